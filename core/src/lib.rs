@@ -91,7 +91,7 @@ pub mod random {
 pub mod device {
     pub use crate::tensor::device::blocks::Blocks;
     pub use crate::tensor::device::remote::{Launch, Member, Placed, Recorded, Refused, Remote, Slot, Source, Step, StepOp};
-    pub use crate::tensor::device::{AlignedBytes, Backend, Cpu, Device, MemoryInfo, Now, Placement};
+    pub use crate::tensor::device::{AlignedBytes, Backend, Cpu, Device, ExternalMemory, Imported, MemoryInfo, Now, Placement};
     pub use crate::tensor::profile::{Activity, Copied, MemoryChange, NamedOp, Ops, Profiler, Transfer};
 }
 
@@ -169,7 +169,7 @@ pub use {
     function::{Function, TensorSpec},
     ops::{print::Print, summary::Summarize},
     scope::{Eager, Scope},
-    tensor::{Tensor, Variable},
+    tensor::{DTypePolicy, Tensor, Variable},
 };
 #[cfg(feature = "alloc")]
 #[doc(inline)]

@@ -90,7 +90,7 @@ __device__ void gather(unsigned *fault, unsigned step, T *y, const T *x, const I
         if (at == REFUSED) {
             refuse(fault, step);
         } else {
-            y[i] = at == DROPPED ? 0 : x[(slab * extent + at) * row + column];
+            y[i] = at == DROPPED ? T() : x[(slab * extent + at) * row + column];
         }
     }
 }
@@ -108,9 +108,13 @@ __device__ void gather(unsigned *fault, unsigned step, T *y, const T *x, const I
         GUARD;                                                                                                  \
         name(y, x, total, begin, walk);                                                                         \
     }
-#define ENTRIES(size, T)                                                                                        \
+#define MOVES(size, T)                                                                                          \
     WALK(size, T, collect)                                                                                      \
     WALK(size, T, place)                                                                                        \
+    GATHER(size, T, i32)                                                                                        \
+    GATHER(size, T, i64)
+#define ENTRIES(size, T)                                                                                        \
+    MOVES(size, T)                                                                                              \
     extern "C" __global__ void fill_##size(BEGINNING, T *y, const T *value, Index total) {                      \
         GUARD;                                                                                                  \
         fill(y, value, total);                                                                                  \
@@ -119,11 +123,11 @@ __device__ void gather(unsigned *fault, unsigned step, T *y, const T *x, const I
                                                 CONSTANT Walk to) {                                             \
         GUARD;                                                                                                  \
         transpose(y, x, tiles, from, to);                                                                       \
-    }                                                                                                           \
-    GATHER(size, T, i32)                                                                                        \
-    GATHER(size, T, i64)
+    }
 
 ENTRIES(1, unsigned char)
 ENTRIES(2, unsigned short)
 ENTRIES(4, unsigned)
 ENTRIES(8, Index)
+// Several elements at a time, where they stay neighbours.
+MOVES(16, uint4)

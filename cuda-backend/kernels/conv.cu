@@ -3,6 +3,7 @@
 //
 // Bits: each sum has the order of the portable kernels, and leaves out the taps in the padding. Only the filter's gradient may be summed in
 // parts, whose number depends on the shapes alone.
+#include "quad.cuh"
 #include "window.cuh"
 
 // Number of pixels that a thread computes. They share the loads of the filter. They are in the same row, so the taps in the padding above
@@ -203,7 +204,7 @@ template <typename T>
 __device__ inline T part_of(const T *__restrict__ x, const T *__restrict__ dy, const Convolution &conv, Weight weight, Index from,
                             Index end) {
     const Axis &down = conv.down, &across = conv.across;
-    T sum = 0;
+    T sum = {};
     if (from >= end) return sum;
     Span inside = outputs_of(across, weight.kw);
     Index image = from, step = (Index)across.stride * conv.channels;
@@ -241,7 +242,7 @@ __device__ inline void filter_grad(const T *__restrict__ x, const T *__restrict_
     unsigned columns = BLOCK / parts, part = threadIdx.x / columns;
     for (Index tile = blockIdx.x; tile * columns < elements; tile += gridDim.x) {
         Index element = tile * columns + threadIdx.x % columns, from = part * each;
-        T sum = 0;
+        T sum = {};
         if (element < elements) sum = part_of(x, dy, conv, weight_at<DEPTHWISE>(conv, element), from, min(from + each, pixels));
         for (unsigned half = parts / 2; half > 0; half /= 2) {
             sums[threadIdx.x] = sum;
@@ -255,31 +256,34 @@ __device__ inline void filter_grad(const T *__restrict__ x, const T *__restrict_
 
 #define ENTRY extern "C" __global__ void
 
+#define DEPTHWISE_KERNELS(T, NAME)                                                                                                         \
+    ENTRY depthwise_conv2d_##NAME(unsigned *fault, unsigned step, const T *x, const T *filter, const T *bias, T *y, Convolution conv,      \
+                                  Index threads) {                                                                                         \
+        GUARD;                                                                                                                             \
+        convolve<T, true>(x, filter, bias, y, conv, threads);                                                                              \
+    }                                                                                                                                      \
+    ENTRY depthwise_conv2d_input_grad_##NAME(unsigned *fault, unsigned step, const T *filter, const T *dy, T *dx, Convolution conv,        \
+                                             Index groups) {                                                                               \
+        GUARD;                                                                                                                             \
+        depthwise_input_grad(filter, dy, dx, conv, groups);                                                                                \
+    }
+
 #define KERNELS(T, NAME)                                                                                                                   \
     ENTRY conv2d_##NAME(unsigned *fault, unsigned step, const T *x, const T *filter, const T *bias, T *y, Convolution conv,                \
                         Index threads) {                                                                                                   \
         GUARD;                                                                                                                             \
         convolve<T, false>(x, filter, bias, y, conv, threads);                                                                             \
     }                                                                                                                                      \
-    ENTRY depthwise_conv2d_##NAME(unsigned *fault, unsigned step, const T *x, const T *filter, const T *bias, T *y, Convolution conv,      \
-                                  Index threads) {                                                                                         \
-        GUARD;                                                                                                                             \
-        convolve<T, true>(x, filter, bias, y, conv, threads);                                                                              \
-    }                                                                                                                                      \
     ENTRY conv2d_input_grad_##NAME(unsigned *fault, unsigned step, const T *filter, const T *dy, T *dx, Convolution conv, Index groups) {  \
         GUARD;                                                                                                                             \
         input_grad(filter, dy, dx, conv, groups);                                                                                          \
-    }                                                                                                                                      \
-    ENTRY depthwise_conv2d_input_grad_##NAME(unsigned *fault, unsigned step, const T *filter, const T *dy, T *dx, Convolution conv,        \
-                                             Index groups) {                                                                               \
-        GUARD;                                                                                                                             \
-        depthwise_input_grad(filter, dy, dx, conv, groups);                                                                                \
     }                                                                                                                                      \
     ENTRY conv2d_filter_grad_##NAME(unsigned *fault, unsigned step, const T *x, const T *dy, T *dfilter, Convolution conv,                 \
                                     unsigned parts, Index each, Index pixels, Index elements) {                                            \
         GUARD;                                                                                                                             \
         filter_grad<T, false>(x, dy, dfilter, conv, parts, each, pixels, elements);                                                        \
     }                                                                                                                                      \
+    DEPTHWISE_KERNELS(T, NAME)                                                                                                             \
     ENTRY depthwise_conv2d_filter_grad_##NAME(unsigned *fault, unsigned step, const T *x, const T *dy, T *dfilter, Convolution conv,       \
                                               unsigned parts, Index each, Index pixels, Index elements) {                                  \
         GUARD;                                                                                                                             \
@@ -288,3 +292,5 @@ __device__ inline void filter_grad(const T *__restrict__ x, const T *__restrict_
 
 KERNELS(float, f32)
 KERNELS(double, f64)
+// Four neighbouring channels, each of which has its own image channel.
+DEPTHWISE_KERNELS(float4, f32_4)

@@ -2,6 +2,7 @@
 // order of the contraction index.
 #include "adam.cuh"
 #include "numbers.cuh"
+#include "shapes.cuh"
 
 // A block computes a tile of SIDE * REPEATS rows and columns. Each of its threads computes REPEATS * REPEATS elements, whose rows and
 // columns are SIDE apart. DEPTH is the length of the part of the sums whose operands are in shared memory at a time.
@@ -10,33 +11,6 @@
 #define THREADS (SIDE * SIDE)
 // Attribute of a kernel whose blocks compute tiles. A thread may have up to 128 registers.
 #define TILES __launch_bounds__(THREADS, 2)
-
-// The shapes of a[…,m,k], b[…,k,n] and y[…,m,n].
-struct Shapes {
-    unsigned m, k, n;
-    unsigned flip_a, flip_b; // 1 if the matrices of the operand are stored transposed.
-    unsigned rank;           // Number of batch dimensions.
-    unsigned in_a, in_b;     // A bit for each batch dimension that the operand has, the lowest for the outermost.
-    Axes batch;
-};
-
-// Moves `a` and `b` to their matrices for product `product`.
-template <typename T>
-__device__ inline void go_to(Index product, const Shapes &of, const T *&a, const T *&b) {
-    Index a_stride = (Index)of.m * of.k, b_stride = (Index)of.k * of.n;
-#pragma unroll 1
-    for (unsigned axis = of.rank; axis-- > 0;) {
-        unsigned dim = of.batch.of[axis], at = split(product, dim);
-        if (of.in_a >> axis & 1) {
-            a += at * a_stride;
-            a_stride *= dim;
-        }
-        if (of.in_b >> axis & 1) {
-            b += at * b_stride;
-            b_stride *= dim;
-        }
-    }
-}
 
 // An operand, as it comes to a block: its lines of `k` elements from line `first` on, in parts of DEPTH elements of each line. If `across`
 // is 1, it is stored with its lines as columns.

@@ -1,4 +1,5 @@
 // Reductions: sums, products, extremes, any and all over some axes, and positions of extremes along one axis.
+#include "formats.cuh"
 #include "numbers.cuh"
 #include "teams.cuh"
 
@@ -65,11 +66,19 @@ template <typename T> struct All {
     __device__ static T last(T all, Index) { return all; }
 };
 
+// An element type that is computed in itself, as a format.
+template <typename T> struct Plain {
+    typedef T Stored;
+    __device__ static T value(T stored) { return stored; }
+    __device__ static T stored(T value) { return value; }
+};
+
 // The value of this thread's share of the elements of a result. The runs are numbered from 0 to below `runs`, and the distance between the
 // elements of a run is `stride`.
-template <typename Rule, typename T>
-__device__ inline T own_share(const T *x, const Groups &groups, Index result, Index runs, Index stride, const Team &team) {
-    T value = Rule::start();
+template <typename Rule, typename Format>
+__device__ inline auto own_share(const typename Format::Stored *x, const Groups &groups, Index result, Index runs, Index stride,
+                                 const Team &team) {
+    auto value = Rule::start();
     Index run = 0, at = own_number(team);
 #pragma unroll 1
     while (true) {
@@ -78,35 +87,41 @@ __device__ inline T own_share(const T *x, const Groups &groups, Index result, In
         at = split(further, groups.extent);
         run += further;
         if (run >= runs) return value;
-        const T *elements = x + run_start(groups, result, run);
+        const typename Format::Stored *elements = x + run_start(groups, result, run);
 #pragma unroll 4
-        for (; at < groups.extent; at += team.members) value = Rule::both(value, elements[at * stride]);
+        for (; at < groups.extent; at += team.members) value = Rule::both(value, Format::value(elements[at * stride]));
     }
 }
 
 // A team computes a result: each member reduces its share of the elements, in row-major order.
-template <typename Rule, typename T>
-__device__ inline void reduce(const T *x, T *y, const Groups &groups, Index results, Index runs, Index stride, const Team &team) {
+template <typename Rule, typename Format>
+__device__ inline void reduce(const typename Format::Stored *x, typename Format::Stored *y, const Groups &groups, Index results, Index runs,
+                              Index stride, const Team &team) {
 #pragma unroll 1
     for (Index first = first_result(team); first < results; first += all_results(team)) {
         Index result = first + own_team(team);
-        T own = result < results ? own_share<Rule>(x, groups, result, runs, stride, team) : Rule::start();
-        T value = together<Rule>(own, team);
-        if (result < results && own_number(team) == 0) y[result] = Rule::last(value, runs * groups.extent);
+        auto own = result < results ? own_share<Rule, Format>(x, groups, result, runs, stride, team) : Rule::start();
+        auto value = together<Rule>(own, team);
+        if (result < results && own_number(team) == 0) y[result] = Format::stored(Rule::last(value, runs * groups.extent));
     }
 }
 
-#define REDUCE(dtype, T, op, Rule)                                                                                                         \
+#define REDUCE_AS(dtype, T, op, Rule, Format)                                                                                              \
     extern "C" __global__ void TEAMS op##_##dtype(unsigned *fault, unsigned step, const T *x, T *y, const __grid_constant__ Groups groups, \
                                                   Index results, Index runs, Index stride, Team team) {                                    \
         GUARD;                                                                                                                             \
-        reduce<Rule<T>>(x, y, groups, results, runs, stride, team);                                                                        \
+        reduce<Rule, Format>(x, y, groups, results, runs, stride, team);                                                                   \
     }
+#define REDUCE(dtype, T, op, Rule) REDUCE_AS(dtype, T, op, Rule<T>, Plain<T>)
 FOR_NUMBERS(REDUCE, sum, Sum)
 FOR_FLOATS(REDUCE, mean, Mean)
 FOR_NUMBERS(REDUCE, prod, Product)
 FOR_NUMBERS(REDUCE, max, Maximum)
 FOR_NUMBERS(REDUCE, min, Minimum)
+REDUCE_AS(f16, unsigned short, sum, Sum<float>, F16)
+REDUCE_AS(bf16, unsigned short, sum, Sum<float>, Bf16)
+REDUCE_AS(f16, unsigned short, mean, Mean<float>, F16)
+REDUCE_AS(bf16, unsigned short, mean, Mean<float>, Bf16)
 REDUCE(bool, Bool, any, Any)
 REDUCE(bool, Bool, all, All)
 

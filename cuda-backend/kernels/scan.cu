@@ -5,6 +5,7 @@
 // The number of threads of a block that computes one lane, and the number of elements that it brings into shared memory at a time.
 #define THREADS 256
 #define PIECE 1024
+#define WARP 32
 
 template <typename T> struct Sum {
     __device__ static T start() { return 0; }
@@ -73,6 +74,67 @@ __device__ inline void scan_long(const T *x, T *y, const Lanes &lanes, const For
         }
     }
 }
+
+// The sum of the values of all earlier threads of the block. Adds the values of all threads to `total`.
+template <typename T>
+__device__ inline T earlier(T value, T &total) {
+    __shared__ T warps[THREADS / WARP];
+    T sum = value;
+#pragma unroll 1
+    for (unsigned distance = 1; distance < WARP; distance *= 2) {
+        T other = __shfl_up_sync(~0u, sum, distance);
+        if (threadIdx.x % WARP >= distance) sum = add(other, sum);
+    }
+    if (threadIdx.x % WARP == WARP - 1) warps[threadIdx.x / WARP] = sum;
+    __syncthreads();
+    T before = total;
+#pragma unroll 1
+    for (unsigned warp = 0; warp < THREADS / WARP; warp++) {
+        if (warp == threadIdx.x / WARP) before = total;
+        total = add(total, warps[warp]);
+    }
+    T own = __shfl_up_sync(~0u, sum, 1);
+    return threadIdx.x % WARP == 0 ? before : add(before, own);
+}
+
+// A block computes the sums of a lane together, in an order of their own, for devices that allow it. It moves 8 bytes of f32 for about 10
+// instructions. A GPU is full with as many lanes as it has places for blocks.
+template <typename T>
+__device__ inline void sum_together(const T *x, T *y, const Lanes &lanes, const Form &form) {
+    __shared__ T piece[PIECE];
+    const unsigned share = PIECE / THREADS;
+    for (Index number = blockIdx.x; number < lanes.count; number += gridDim.x) {
+        Lane own = ordered(lanes, number, form);
+        T total = 0;
+        for (Index first = 0; first < own.extent; first += PIECE) {
+#pragma unroll
+            for (unsigned i = threadIdx.x; i < PIECE; i += THREADS) piece[i] = first + i < own.extent ? x[own.at(first + i)] : 0;
+            __syncthreads();
+            T sum = 0, *part = piece + threadIdx.x * share;
+#pragma unroll
+            for (unsigned k = 0; k < share; k++) sum = add(sum, part[k]);
+            T before = earlier(sum, total);
+#pragma unroll
+            for (unsigned k = 0; k < share; k++) part[k] = accumulate<Sum<T>>(before, part[k], form);
+            __syncthreads();
+            // A thread reads the places that it writes next, so no barrier is needed before the next piece.
+#pragma unroll
+            for (unsigned i = threadIdx.x; i < PIECE; i += THREADS) {
+                if (first + i < own.extent) y[own.at(first + i)] = piece[i];
+            }
+        }
+    }
+}
+
+#define SUM_TOGETHER(dtype, T)                                                                                                             \
+    extern "C" __global__ void __launch_bounds__(THREADS) cumsum_together_##dtype(                                                         \
+        unsigned *fault, unsigned step, const T *x, T *y, Index count, Index stride, unsigned extent, Form form) {                         \
+        GUARD;                                                                                                                             \
+        sum_together(x, y, Lanes{count, stride, extent}, form);                                                                            \
+    }
+SUM_TOGETHER(f32, float)
+SUM_TOGETHER(i32, int)
+SUM_TOGETHER(i64, long long)
 
 #define SCAN(dtype, T, op, Rule)                                                                                                           \
     extern "C" __global__ void op##_##dtype(unsigned *fault, unsigned step, const T *x, T *y, Index count, Index stride, unsigned extent,  \

@@ -9,12 +9,14 @@
 
 #define BLOCK 256
 #define WARP 32
+// Number of elements that a thread loads at a time.
+#define BATCH 4
 
 // What the output is before the updates. A thread copies each of its elements of `base`, or writes 0 if there is none.
 template <typename T>
 __device__ void begin(T *y, const T *base, Index total) {
     if (y == base) return;
-    for (Index i = first_element(); i < total; i += all_threads()) y[i] = base ? base[i] : T(0);
+    for (Index i = first_element(); i < total; i += all_threads()) y[i] = base ? base[i] : T();
 }
 
 // The updates of a slab that have the position `at`.
@@ -55,8 +57,18 @@ struct Search {
 #pragma unroll 1
             for (unsigned warp = 0; column && warp < blockDim.x / WARP; warp++) {
 #pragma unroll 1
-                for (unsigned votes = found[warp]; votes; votes &= votes - 1) {
-                    total += column[(start + warp * WARP + __ffs(votes) - 1) * row];
+                for (unsigned votes = found[warp]; votes;) {
+                    // Loads some elements before it adds the first one.
+                    T elements[BATCH];
+                    unsigned count = 0;
+#pragma unroll
+                    for (unsigned k = 0; k < BATCH; k++, votes &= votes - 1) {
+                        if (!votes) continue;
+                        elements[k] = column[(start + warp * WARP + __ffs(votes) - 1) * row];
+                        count++;
+                    }
+#pragma unroll
+                    for (unsigned k = 0; k < BATCH; k++) total = k < count ? total + elements[k] : total;
                 }
             }
         }
@@ -115,6 +127,10 @@ MOVE(1, unsigned char)
 MOVE(2, unsigned short)
 MOVE(4, unsigned)
 MOVE(8, Index)
+extern "C" __global__ void begin_16(BEGINNING, uint4 *y, const uint4 *base, Index total) {
+    GUARD;
+    begin(y, base, total);
+}
 SUM(f32, float)
 SUM(f64, double)
 // Sums of integers wrap, so signed ones have the same bits.

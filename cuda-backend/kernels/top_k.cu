@@ -24,20 +24,28 @@ template <typename T> struct First {
     }
 };
 
-// A team computes a lane: in each of `k` rounds, it finds the first element of those that come after the element before.
+// The first one of a thread's elements that come after the element `before`, or after none.
+template <typename T>
+__device__ inline Found<T> first_after(const Found<T> &before, const T *x, const Lane &lane, const Team &team) {
+    Found<T> best = {0, NONE};
+    for (Index at = own_number(team); at < lane.extent; at += team.members) {
+        Found<T> element = {x[lane.at(at)], (typename Found<T>::Position)at};
+        if (before.position == NONE || precedes(before, element)) best = First<T>::both(best, element);
+    }
+    return best;
+}
+
+// A team computes a lane: in each of `k` rounds, it finds the first of the members' best elements. Only the member whose element that was
+// looks for its next one.
 template <typename T>
 __device__ inline void top_k(const T *x, T *values, int *positions, const Lanes &lanes, unsigned k, const Team &team) {
     for (Index first = first_result(team); first < lanes.count; first += all_results(team)) {
         Index result = first + own_team(team);
         Lane own = lane(lanes, result);
-        Found<T> before = {0, NONE};
+        Found<T> before = {0, NONE}, best = {0, NONE};
 #pragma unroll 1
         for (unsigned round = 0; round < k; round++) {
-            Found<T> best = {0, NONE};
-            for (Index at = own_number(team); at < own.extent; at += team.members) {
-                Found<T> element = {x[own.at(at)], (typename Found<T>::Position)at};
-                if (before.position == NONE || precedes(before, element)) best = First<T>::both(best, element);
-            }
+            if (best.position == before.position) best = first_after(before, x, own, team);
             before = together<First<T>>(best, team);
             if (result < lanes.count && own_number(team) == 0) {
                 values[result * k + round] = (T)before.value;

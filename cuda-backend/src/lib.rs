@@ -38,6 +38,11 @@ mod gpu;
 // The device.
 mod device;
 
-pub use device::Options;
+// Collective operations between devices.
+mod collective;
+
+pub use collective::{Nccl, Parts, Spread};
+pub use device::{Combine, Options, Part};
 pub use driver::Driver;
 pub use gpu::Gpu;
+pub use gpu::foreign::External;

@@ -21,6 +21,7 @@
 //! | `tf.train.Checkpoint`, `tf.train.CheckpointManager` | [`checkpoint`] |
 //! | `tf.summary`, `tf.profiler`, TensorBoard | [`summary`], [`profiler`], [`monitor`] |
 //! | `tf.lite.TFLiteConverter`, `tf.saved_model` | [`artifact`] |
+//! | TensorFlow Serving's batching | [`serve`] |
 //! | TensorFlow Lite Micro's interpreter | [`runtime`] |
 //! | `tf.compat.v1` | [`compat`] |
 //! | custom ops | [`ops`], [`custom_op`] |
@@ -95,6 +96,10 @@ pub mod train;
 #[doc(alias = "tf.lite", alias = "TFLiteConverter", alias = "tf.saved_model")]
 pub mod artifact;
 
+// Requests of many threads, joined to batches.
+#[doc(alias = "BatchingSession")]
+pub mod serve;
+
 /// Layers: the parts of models, with Keras's names, defaults and weight layouts.
 #[doc(alias = "keras.layers", alias = "tf.keras.layers")]
 pub mod layers {
@@ -136,7 +141,7 @@ pub mod device {
 pub mod cuda {
     pub use crate::config::cuda::physical_devices;
     #[doc(inline)]
-    pub use gradlet_cuda::{Driver, Gpu, Options};
+    pub use gradlet_cuda::{Driver, External, Gpu, Nccl, Options};
 }
 
 /// Files and formats, as `tf.io`: lines, CSV, TFRecord, `tf.train.Example`, serialized tensors, NumPy, safetensors.
@@ -185,8 +190,8 @@ pub use data::{datasets, image};
 pub use device::{cpu, portable_cpu};
 #[doc(no_inline)]
 pub use gradlet_core::{
-    Artifact, DType, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Result, Scope, Session, Shape, Summarize,
-    Tensor, TensorArray, TensorSpec, TensorType, Variable,
+    Artifact, DType, DTypePolicy, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Result, Scope, Session, Shape,
+    Summarize, Tensor, TensorArray, TensorSpec, TensorType, Variable,
 };
 #[doc(inline)]
 pub use gradlet_core::{autodiff, control, custom_op, error, function, losses, metrics, ops, optimizers, random, replicas, runtime, scope};

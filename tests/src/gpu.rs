@@ -8,9 +8,10 @@
 #![allow(unsafe_code)]
 
 use gradlet::config::{Context, Environment, LogicalOptions, Physical};
-use gradlet::cuda::{self, Driver, Gpu, Options};
+use gradlet::cuda::{self, Driver, Gpu, Nccl, Options};
 use gradlet_core::{Device, Error, Result};
 use gradlet_cuda_emulator::driver::Counts;
+use gradlet_cuda_emulator::nccl::NcclCounts;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ const USUAL: &str = "devices=1 memory=268435456 capability=87 driver=12040 termi
 pub struct Emulator {
     library: Library,
     driver: Driver,
-    _file: TempPath,
+    file: TempPath,
 }
 
 impl Emulator {
@@ -40,7 +41,7 @@ impl Emulator {
     pub fn with(words: &str) -> Result<Emulator> {
         let (file, library) = Emulator::library(words)?;
         let driver = open(&file)?;
-        Ok(Emulator { library, driver, _file: file })
+        Ok(Emulator { library, driver, file })
     }
 
     /// Starts an emulator and returns the error of its driver. Panics if there is none.
@@ -106,11 +107,55 @@ impl Emulator {
         counts
     }
 
+    /// Opens the emulator's NCCL.
+    pub fn nccl(&self) -> Result<Nccl> {
+        open_nccl(&self.file)
+    }
+
+    /// Tells the emulator's NCCL to fail, such as `ncclAllReduce 1`.
+    pub fn fail_nccl(&self, words: &str) {
+        call(&self.library, b"emulator_nccl_fail\0", words);
+    }
+
+    /// Returns the counts of the emulator's NCCL.
+    pub fn nccl_counts(&self) -> NcclCounts {
+        let mut counts = NcclCounts::default();
+        // SAFETY: the function writes a structure of this form.
+        unsafe {
+            let read = self.library.get::<unsafe extern "C" fn(*mut NcclCounts) -> c_int>(b"emulator_nccl_counts\0");
+            read.expect("the emulator has NCCL")(&mut counts);
+        }
+        counts
+    }
+
+    /// Creates communicators of the emulator's NCCL for GPUs, and returns NCCL's result.
+    pub fn init_nccl(&self, gpus: &[c_int]) -> c_int {
+        let mut communicators = vec![0usize; gpus.len()];
+        // SAFETY: there are as many places as GPUs.
+        unsafe {
+            let init = self.library.get::<unsafe extern "C" fn(*mut usize, c_int, *const c_int) -> c_int>(b"ncclCommInitAll\0");
+            init.expect("the emulator has NCCL")(communicators.as_mut_ptr(), gpus.len() as c_int, gpus.as_ptr())
+        }
+    }
+
     /// Calls `work` and returns its result with the counts of what it did.
     pub fn during<R>(&self, work: impl FnOnce() -> R) -> (R, Counts) {
         self.control("reset-counts");
         let result = work();
         (result, self.counts())
+    }
+
+    /// Returns a line for each kernel that has run: its name, its launches, its operations on floating-point numbers, the bytes that it
+    /// loaded and stored, and the threads and the bytes of dynamic shared memory of a block.
+    pub fn kernels(&self) -> Vec<String> {
+        let mut text = vec![0u8; 1 << 16];
+        // SAFETY: the function writes at most the given number of bytes, and a zero at their end.
+        unsafe {
+            let read = self.library.get::<unsafe extern "C" fn(*mut c_char, usize) -> usize>(b"emulator_kernels\0");
+            read.expect("the emulator counts kernels")(text.as_mut_ptr().cast(), text.len());
+        }
+        let text = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default();
+        text.lines().map(String::from).collect()
     }
 
     /// Returns the description of the last fault, or an empty text.
@@ -127,6 +172,12 @@ impl Emulator {
 pub fn open(path: &Path) -> Result<Driver> {
     // SAFETY: the tests name the emulator, or a file that does not exist.
     unsafe { Driver::open(path) }
+}
+
+/// Loads NCCL from the file `path`.
+pub fn open_nccl(path: &Path) -> Result<Nccl> {
+    // SAFETY: the tests name the emulator, which has NCCL's functions for its own GPUs, or a file that is no NCCL.
+    unsafe { Nccl::open(path) }
 }
 
 /// A GPU in the place of a CPU.

@@ -20,3 +20,4 @@ pub mod gpu;
 pub mod hiding;
 pub mod mlp;
 pub mod random;
+pub mod roofline;

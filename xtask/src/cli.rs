@@ -60,6 +60,8 @@ pub enum Suite {
     },
     /// Write the table of the element types and runtimes of each op (COVERAGE.md).
     Coverage,
+    /// Write the table of the occupancy and the arithmetic intensity of the GPU's kernels (cuda-backend/ptx/roofline.txt).
+    Roofline,
     /// The step of `cargo xtask test`: runs the golden vectors, and checks the committed COVERAGE.md.
     #[command(hide = true)]
     CheckGolden,

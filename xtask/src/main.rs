@@ -2,6 +2,7 @@
 
 mod log;
 mod names;
+mod packages;
 mod steps;
 mod test;
 

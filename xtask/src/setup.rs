@@ -17,6 +17,8 @@ pub const JETSON: &str = "aarch64-unknown-linux-gnu";
 const QEMU: &str = "qemu-system-arm";
 const JETSON_QEMU: &str = "qemu-aarch64";
 const JETSON_LINKER: &str = "aarch64-linux-gnu-gcc";
+/// The command that runs a Jetson's programs, in front of their paths.
+pub const JETSON_RUNNER: &str = "qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu";
 const JETSON_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
@@ -155,11 +157,16 @@ pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
     Ok(Toolchain::with_target(JETSON).ok_or_else(|| format!("there is no Rust for {JETSON}: run `rustup target add {JETSON}`")))
 }
 
+/// Returns the folder of the programs that [`jetson_cargo`] builds.
+pub fn jetson_programs() -> PathBuf {
+    shell::root().join("boards/target").join(JETSON).join("debug")
+}
+
 /// Returns the command `cargo SUBCOMMAND` for a Jetson's CPU. QEMU runs the programs.
 pub fn jetson_cargo(toolchain: Toolchain, subcommand: &str) -> Command {
     let mut command = toolchain.cargo_for(JETSON, "std,panic_unwind,test", subcommand);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", JETSON_LINKER);
-    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{JETSON_QEMU} -cpu max -L /usr/aarch64-linux-gnu"));
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", JETSON_RUNNER);
     command
 }
 

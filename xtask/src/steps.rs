@@ -1,7 +1,7 @@
 //! The steps of `cargo xtask test`.
 
 use crate::log::Log;
-use crate::names;
+use crate::{names, packages};
 use anyhow::{Context, Result, ensure};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -51,20 +51,6 @@ pub const DOCS: [&str; 3] = ["doc", "--no-deps", "--workspace"];
 /// The features of the library.
 const FEATURES: [&str; 5] = ["csv", "cuda", "image", "ndarray", "npz"];
 
-/// Arguments that select the crates for a registry, in the order of their dependencies.
-const PUBLISHED: [&str; 10] = [
-    "--package",
-    "gradlet-derive",
-    "--package",
-    "gradlet-core",
-    "--package",
-    "gradlet-cuda",
-    "--package",
-    "gradlet",
-    "--package",
-    "gradlet-cli",
-];
-
 /// The first steps. They run one after another.
 pub static FIRST: [Step; 2] = [
     step("format", |_, log| format(log)),
@@ -89,7 +75,7 @@ static OTHERS: [Step; 6] = [
     tool("PTX", |_, log| ptx(log)),
     tool("CUDA, on a real GPU", |_, log| cuda(log)),
     step("features", |_, log| features(log)),
-    step("packages", |_, log| packages(log)),
+    step("packages", |_, log| packages::check(log)),
 ];
 
 static DEVICES: [Step; 14] = [
@@ -145,31 +131,6 @@ fn tests(machine: &Machine, log: &mut Log) -> Result<()> {
 /// Checks that the library compiles with each of its features alone. The other steps build it with all of them.
 fn features(log: &mut Log) -> Result<()> {
     FEATURES.iter().try_for_each(|feature| log.run(cargo().args(["check", "--package", "gradlet", "--lib", "--features", feature])))
-}
-
-/// Packs the crates for a registry, and builds each one from its package. This builds the library without features.
-fn packages(log: &mut Log) -> Result<()> {
-    let running = answer("cargo", &["--version"]).context("no cargo")?;
-    if running.split(' ').nth(1).and_then(minor) < Some(90) {
-        log.say(&format!("skipped: cargo packs several crates since version 1.90, this is {running}"));
-        return Ok(());
-    }
-    forget_packages()?;
-    log.run(cargo().args(["package", "--allow-dirty"]).args(PUBLISHED).env("CARGO_PROFILE_DEV_DEBUG", "0"))
-}
-
-/// Removes the sources that cargo extracted from earlier packages. It would use them again for a package of the same version, although
-/// the package has changed. Such a package comes from a registry in `target/`, so its folder has a name without a host.
-fn forget_packages() -> Result<()> {
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
-    let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
-    for registry in std::fs::read_dir(&sources).into_iter().flatten() {
-        let registry = registry?;
-        if registry.file_name().to_string_lossy().starts_with('-') {
-            std::fs::remove_dir_all(registry.path())?;
-        }
-    }
-    Ok(())
 }
 
 /// Checks that the `rust-version` in Cargo.toml is not newer than this compiler. If rustup has that version, checks the workspace with it.
@@ -288,7 +249,8 @@ fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of kernels and ops on a Jetson's CPU, in QEMU.
+/// Runs the tests of kernels and ops on a Jetson's CPU, in QEMU. Then runs the example there, on an emulated GPU, and on this machine: the
+/// suite compares the results.
 fn jetson(log: &mut Log) -> Result<()> {
     let toolchain = match setup::ensure_jetson()? {
         Ok(toolchain) => toolchain,
@@ -297,6 +259,9 @@ fn jetson(log: &mut Log) -> Result<()> {
             return Ok(());
         }
     };
-    let tests = ["-p", "gradlet-core", "-p", "gradlet", "--lib", "--", "kernels::", "ops::"];
-    log.run(setup::jetson_cargo(toolchain, "test").args(tests))
+    let library = ["-p", "gradlet", "--features", "gradlet/cuda", "--lib"];
+    let tests = ["-p", "gradlet-core", "--", "kernels::", "ops::"];
+    log.run(setup::jetson_cargo(toolchain, "test").args(library).args(tests))?;
+    log.run(setup::jetson_cargo(toolchain, "build").args(library).args(["--example", "jetson", "-p", "gradlet-cuda-emulator"]))?;
+    log.run(cargo().args(["test", "-p", "gradlet-tests", "--test", "suite", "--", "--ignored", "--exact", "cuda::jetson::on_a_jetsons_cpu"]))
 }

@@ -215,7 +215,7 @@ impl<S: Scope + ?Sized> Differentiate for S {}
 
 impl Scope for Tape {
     fn handle(&self) -> ScopeHandle {
-        ScopeHandle::new(self.0.clone()).trains(self.0.parent.training()).current()
+        ScopeHandle::new(self.0.clone()).in_mode(self.0.parent.mode()).current()
     }
 }
 

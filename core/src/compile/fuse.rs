@@ -1,6 +1,7 @@
 //! Decides which nodes run together: neighbours that compute element by element. They run block by block. Intermediate values therefore
 //! stay in the cache, and values that no other node reads exist only one block at a time.
 
+use crate::base::shape::Shape;
 use crate::compile::plan::{Division, Fusion, Step, is_view};
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Graph, Node, ValueId};
@@ -36,7 +37,7 @@ impl Fusion {
             let node = &graph.nodes[index];
             let fits = self.fits(graph, node);
             if let Some(group) = &mut open
-                && (is_view(graph, node) || fits.is_some_and(|fits| group.join(node, fits)))
+                && (is_view(graph, node) || fits.as_ref().is_some_and(|fits| group.join(node, fits)))
             {
                 group.nodes.push(index);
                 continue;
@@ -51,9 +52,8 @@ impl Fusion {
         steps
     }
 
-    /// Returns the number of elements of a node's outputs, and that of its operands that are broadcast along leading axes (1 if there are
-    /// none). Returns `None` if the node cannot run block by block.
-    fn fits(&self, graph: &Graph, node: &Node) -> Option<(usize, usize)> {
+    /// Returns the layout of a node's elements, or `None` if the node cannot belong to a group.
+    fn fits(&self, graph: &Graph, node: &Node) -> Option<Layout> {
         let tensor_type = |id: ValueId| graph.values[id].tensor_type;
         let count = |id: ValueId| tensor_type(id).shape.elements();
         let (&input, &output) = (node.inputs.first()?, node.outputs.first()?);
@@ -65,25 +65,30 @@ impl Fusion {
         if self.registers && node.outputs.len() > 1 {
             return None;
         }
-        let mut columns = 1;
+        let mut layout = Layout { elements, columns: 1, edges: Vec::new() };
         for &id in &node.inputs {
             let own = count(id)?;
-            if own != 1 && own != elements {
-                let shape = tensor_type(id).shape;
-                let leading = shape.dims().iter().take_while(|&&dim| dim == 1).count();
-                let trails = tensor_type(output).shape.dims().ends_with(&shape.dims()[leading..]);
-                if !trails || (own > 4 * self.block && !self.registers) || (columns != 1 && columns != own) {
-                    return None;
-                }
-                columns = own;
+            let (shape, whole) = (tensor_type(id).shape, tensor_type(output).shape);
+            if own == 1 || own == elements {
+                continue;
             }
+            if self.registers {
+                layout.add_edges(&edges(&whole, &shape)).then_some(())?;
+                continue;
+            }
+            let leading = shape.dims().iter().take_while(|&&dim| dim == 1).count();
+            let trails = whole.dims().ends_with(&shape.dims()[leading..]);
+            if !trails || own > 4 * self.block || (layout.columns != 1 && layout.columns != own) {
+                return None;
+            }
+            layout.columns = own;
         }
-        Some((elements, columns))
+        Some(layout)
     }
 
     /// Returns the steps of a complete group. This is one step, or one step for each of its nodes if neither fusion nor threads would help.
     fn close(&self, group: Open) -> Vec<Step> {
-        let Open { nodes, members, elements, columns, .. } = group;
+        let Open { nodes, members, layout: Layout { elements, columns, .. }, .. } = group;
         if self.registers && members > 1 {
             return alloc::vec![Step { nodes, division: Division { elements, columns, block: elements, threads: 1 } }];
         }
@@ -96,38 +101,80 @@ impl Fusion {
     }
 }
 
+/// Largest number of edges in the layout of a group.
+const MAX_EDGES: usize = 7;
+
+/// The order of the elements of a group or a node, and where its operands are broadcast.
+struct Layout {
+    /// Number of elements of each output.
+    elements: usize,
+    /// Number of elements in a row: the size of operands that are broadcast along leading axes, or 1 if there are none.
+    columns: usize,
+    /// For a remote device, which takes operands that are broadcast along any axes: the sizes of the stretches of elements at whose ends an
+    /// operand begins or ends to vary. Each one is a multiple of the one before.
+    edges: Vec<usize>,
+}
+
+impl Layout {
+    /// Adds edges. Returns false, and leaves the layout, if they do not fit the others.
+    fn add_edges(&mut self, edges: &[usize]) -> bool {
+        let mut all = [&self.edges, edges].concat();
+        all.sort_unstable();
+        all.dedup();
+        let fit = all.len() <= MAX_EDGES && all.is_sorted_by(|inner, outer| outer % inner == 0);
+        if fit {
+            self.edges = all;
+        }
+        fit
+    }
+}
+
+/// Returns the sizes of the stretches at whose ends an operand begins or ends to vary, if it is broadcast to a tensor of shape `whole`.
+fn edges(whole: &Shape, operand: &Shape) -> Vec<usize> {
+    let (mut edges, mut size, mut before) = (Vec::new(), 1, None);
+    for (back, &dim) in whole.dims().iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
+        let varies = operand.back(back).is_some_and(|own| own != 1);
+        if before.replace(varies).is_some_and(|before| before != varies) {
+            edges.push(size);
+        }
+        size *= dim as usize;
+    }
+    edges
+}
+
 /// A group that may still grow.
 struct Open {
     /// Its nodes, including the views between them.
     nodes: Vec<usize>,
     /// Number of its nodes that are not views.
     members: usize,
-    elements: usize,
-    columns: usize,
+    layout: Layout,
     written: Vec<ValueId>,
     read: Vec<ValueId>,
 }
 
 impl Open {
-    fn new(index: usize, node: &Node, (elements, columns): (usize, usize)) -> Open {
+    fn new(index: usize, node: &Node, layout: Layout) -> Open {
         let nodes = alloc::vec![index];
-        Open { nodes, members: 1, elements, columns, written: node.outputs.clone(), read: node.inputs.clone() }
+        Open { nodes, members: 1, layout, written: node.outputs.clone(), read: node.inputs.clone() }
     }
 
-    /// Adds `node` to the group if the node has the same number of elements and compatible rows, and if the group has room. Returns true if
-    /// it was added.
-    fn join(&mut self, node: &Node, (elements, columns): (usize, usize)) -> bool {
+    /// Adds `node` to the group if the node has the same number of elements and a layout that fits, and if the group has room. Returns true
+    /// if it was added.
+    fn join(&mut self, node: &Node, own: &Layout) -> bool {
         let read = node.inputs.iter().filter(|id| !self.written.contains(id) && !self.read.contains(id));
         let read: Vec<ValueId> = read.copied().collect();
-        let alike = elements == self.elements && (columns == 1 || self.columns == 1 || columns == self.columns);
+        let columns = self.layout.columns;
+        let alike = own.elements == self.layout.elements && (own.columns == 1 || columns == 1 || own.columns == columns);
         let room = self.written.len() + node.outputs.len() <= MAX_WRITES && self.read.len() + read.len() <= MAX_READS;
-        if alike && room {
+        let joins = alike && room && self.layout.add_edges(&own.edges);
+        if joins {
             self.members += 1;
-            self.columns = self.columns.max(columns);
+            self.layout.columns = columns.max(own.columns);
             self.written.extend(&node.outputs);
             self.read.extend(read);
         }
-        alike && room
+        joins
     }
 }
 
@@ -290,6 +337,19 @@ mod tests {
             steps += together.steps.len();
         }
         assert!(groups > 400 && blocks > 400, "{groups} groups of {steps} steps, {blocks} values that exist for one block only");
+    }
+
+    #[test]
+    fn edges_are_where_operands_begin_or_end_to_vary() {
+        let shape = |dims: &[u32]| Shape::new(dims).unwrap();
+        let own = |operand: &[u32]| edges(&shape(&[2, 3, 1, 4]), &shape(operand));
+        assert_eq!(own(&[4]), [4]);
+        assert_eq!(own(&[2, 3, 1, 1]), [4]);
+        assert_eq!(own(&[3, 1, 4]), [12]);
+        assert_eq!(own(&[2, 1, 1, 4]), [4, 12]);
+        let mut layout = Layout { elements: 24, columns: 1, edges: Vec::new() };
+        assert!(layout.add_edges(&[4, 12]) && layout.add_edges(&[2]) && !layout.add_edges(&[3]));
+        assert_eq!(layout.edges, [2, 4, 12]);
     }
 
     #[test]

@@ -43,6 +43,21 @@ pub struct ConcreteFunction {
     compiled: Monitor<Option<Option<Compiled>>>,
 }
 
+impl Clone for ConcreteFunction {
+    /// Returns a function over the same variables and constants, with scratch memory and results of its own. Both can run at the same time.
+    fn clone(&self) -> ConcreteFunction {
+        ConcreteFunction {
+            name: self.name.clone(),
+            signature: self.signature.clone(),
+            device: self.device.clone(),
+            traced: self.traced.clone(),
+            graph: self.graph.clone(),
+            scratch: Shared::new(Scratch::new(&self.name)),
+            compiled: Monitor::new(Some(None)),
+        }
+    }
+}
+
 /// The executable of a function.
 enum Compiled {
     /// All nodes run on the function's device.
@@ -100,7 +115,7 @@ impl ConcreteFunction {
     /// Runs the function on computed tensors. They must have the types that the function was traced for and be on its device.
     ///
     /// While it runs, the function owns the variables that it assigns. A thread that reads or assigns one of them waits until the run
-    /// ends.
+    /// ends. Calls from several threads run one after another, those of a clone at the same time.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let results = self.graph.outputs.len();
         let caller = Caller::on(&self.device);

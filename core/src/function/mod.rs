@@ -178,7 +178,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
         // As with ops, an argument from an inner scope moves the call into that scope.
         let mut inner = Ok(None);
         arguments.tensors(&mut |tensor| inner = core::mem::replace(&mut inner, Ok(None)).and_then(|inner| deepest(inner, tensor)));
-        let scope = inner?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
+        let scope = inner?.unwrap_or(scope.handle()).deeper(scope.handle()).in_mode(scope.handle().mode());
         let device = scope.device();
         if device.placement().is_none() {
             self.check_devices(&device, &arguments)?;
@@ -326,7 +326,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
         None
     }
 
-    /// Returns the training mode, as a host value, and the parts of the arguments that a trace depends on.
+    /// Returns the mode of the scope, as a host value, and the parts of the arguments that a trace depends on.
     fn parts(&self, scope: &ScopeHandle, arguments: &A) -> Result<Vec<ArgumentPart>> {
         let mut types = Vec::new();
         arguments.tensors(&mut |tensor| types.push(tensor.tensor_type()));
@@ -335,7 +335,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
             None => types.into_iter().map(TensorSpec::from).collect(),
         };
         let (mut specs, mut variables) = (specs.into_iter(), Vec::new());
-        let mut parts = alloc::vec![ArgumentPart::Host(scope.training().into())];
+        let mut parts = alloc::vec![ArgumentPart::Host(scope.mode().key())];
         arguments.visit(&mut |part| {
             parts.extend(match part {
                 structure::Part::Tensor(_) => specs.next().map(ArgumentPart::Tensor),
@@ -380,10 +380,10 @@ fn keys_of(scope: &ScopeHandle, arguments: &impl Structure) -> Vec<Key> {
     all
 }
 
-/// Calls `visit` with the training mode and the replica, as host values, and with all parts of the arguments that a plan depends on.
+/// Calls `visit` with the mode of the scope and the replica, as a host value, and with all parts of the arguments that a plan depends on.
 fn keys(scope: &ScopeHandle, arguments: &impl Structure, visit: &mut dyn FnMut(Key)) {
     let rank = scope.recorder.role().and_then(|role| role.rank).map_or(0, |rank| rank as u64 + 1);
-    visit(Key::Host(u64::from(scope.training()) | rank << 1));
+    visit(Key::Host(scope.mode().key() | rank << 5));
     arguments.visit(&mut |part| match part {
         structure::Part::Tensor(tensor) => visit(Key::Tensor(tensor.tensor_type())),
         structure::Part::Host(value) => visit(Key::Host(value)),

@@ -126,8 +126,9 @@ impl Divided {
         }
         let results = self.outputs.iter().map(|&id| on(caller.device, &mut values, id)).collect::<Result<Vec<Tensor>>>()?;
         let mut renewed = Vec::new();
-        for (id, (_, old)) in self.variables.iter().filter_map(|bound| bound.assigned).zip(&held.0) {
-            renewed.push(on(old.device(), &mut values, id)?.buffer()?.clone());
+        for (id, (variable, old)) in self.variables.iter().filter_map(|bound| bound.assigned).zip(&held.0) {
+            let value = on(old.device(), &mut values, id)?;
+            renewed.push(Buffer::lasting(value.buffer()?, || variable.holder())?);
         }
         for ((variable, place), buffer) in held.0.iter_mut().zip(renewed) {
             buffer.hold(|| variable.holder());

@@ -15,6 +15,8 @@ pub(crate) mod handle;
 #[cfg(feature = "alloc")]
 pub(crate) mod nested;
 #[cfg(feature = "alloc")]
+pub(crate) mod policy;
+#[cfg(feature = "alloc")]
 pub(crate) mod profile;
 #[cfg(feature = "alloc")]
 pub(crate) mod replicas;
@@ -40,6 +42,7 @@ pub use {
     device::buffer::Bytes,
     handle::Tensor,
     nested::{Nested, NestedArray},
+    policy::DTypePolicy,
     replicas::{VariableAggregation, VariableSynchronization},
     variable::{FirstValue, Variable},
     writing::{Writing, Written},

@@ -12,6 +12,7 @@ use crate::base::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::tensor::device::{Device, Placement};
 use crate::tensor::graph::Control;
+use crate::tensor::policy::{DTypePolicy, Mode};
 use crate::tensor::replicas::{Role, VariableAggregation, reduction};
 use crate::tensor::variable::Variable;
 use alloc::string::String;
@@ -205,17 +206,17 @@ impl Drop for DeviceScope {
     }
 }
 
-/// Shared reference to a scope, with a flag for training mode.
+/// Shared reference to a scope, with its mode: training or inference, and the dtype policy of layers.
 #[derive(Clone)]
 pub struct ScopeHandle {
     pub(crate) recorder: Shared<dyn Emitter>,
-    training: bool,
+    mode: Mode,
 }
 
 impl ScopeHandle {
-    /// Creates a handle of the scope that `recorder` implements, with training mode off.
+    /// Creates a handle of the scope that `recorder` implements, with training mode off and the policy `float32`.
     pub fn new(recorder: Shared<dyn Emitter>) -> ScopeHandle {
-        ScopeHandle { recorder, training: false }
+        ScopeHandle { recorder, mode: Mode::default() }
     }
 
     /// Returns the scope's role among replicas, or `None` if there are none.
@@ -223,24 +224,28 @@ impl ScopeHandle {
         self.recorder.role().cloned()
     }
 
-    /// Returns a handle of the same scope with this training mode.
-    pub(crate) fn trains(self, training: bool) -> ScopeHandle {
-        ScopeHandle { training, ..self }
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Returns a handle of the same scope in this mode.
+    pub(crate) fn in_mode(self, mode: Mode) -> ScopeHandle {
+        ScopeHandle { mode, ..self }
     }
 
     /// Returns the scope that receives ops emitted to this one: the scope of the branch or loop body that is being traced, or this scope
     /// if there is none.
     pub(crate) fn current(self) -> ScopeHandle {
         match self.recorder.body().and_then(|body| body.lock().clone()) {
-            Some(body) => body.trains(self.training).current(),
+            Some(body) => body.in_mode(self.mode).current(),
             None => self,
         }
     }
 
-    /// Returns the outermost scope around this one, in the same training mode.
+    /// Returns the outermost scope around this one, in the same mode.
     pub(crate) fn outermost(&self) -> ScopeHandle {
         let outermost = core::iter::successors(Some(self), |scope| scope.recorder.parent()).last().unwrap_or(self);
-        outermost.clone().trains(self.training)
+        outermost.clone().in_mode(self.mode)
     }
 
     /// Returns the scope in which to build a layer that is called in this scope. This is the outermost scope, so that the tensors of
@@ -309,7 +314,7 @@ pub trait Scope {
 
     /// True in training mode: dropout drops elements, and batch normalization uses the statistics of the batch.
     fn training(&self) -> bool {
-        self.handle().training
+        self.handle().mode.training
     }
 
     /// Returns the same scope with this training mode. A tape over it and a function called in it inherit the mode.
@@ -321,33 +326,65 @@ pub trait Scope {
     /// assert!(tape.training() && !scope.training());
     /// ```
     fn with_training(&self, training: bool) -> ScopeHandle {
-        self.handle().trains(training)
+        let scope = self.handle();
+        let mode = Mode { training, ..scope.mode };
+        scope.in_mode(mode)
     }
 
-    /// Returns the current value of `variable`. Later assignments do not change it.
+    /// Returns the policy of the layers that are called in this scope and have none of their own. In a layer, returns the policy of that
+    /// layer. The default is [`DTypePolicy::Float32`].
+    fn dtype_policy(&self) -> DTypePolicy {
+        self.handle().mode.policy
+    }
+
+    /// Returns the same scope with this policy for the layers that have none of their own: Keras's `set_dtype_policy`, for one scope
+    /// instead of the process. A tape over it and a function called in it inherit the policy.
+    ///
+    /// ```
+    /// use gradlet_core::layers::{Dense, Layer};
+    /// use gradlet_core::{DType, DTypePolicy, Eager, Scope, Tensor, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let x = Tensor::full(&scope.device(), 1.0f32, &[2, 3])?;
+    /// let y = Dense::new(4).apply(&scope.with_dtype_policy(DTypePolicy::MixedBfloat16), &x)?;
+    /// assert_eq!(y.dtype(), DType::Bf16);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    #[doc(alias("keras.config.set_dtype_policy", "keras.mixed_precision.set_global_policy"))]
+    fn with_dtype_policy(&self, policy: DTypePolicy) -> ScopeHandle {
+        let scope = self.handle();
+        let mode = Mode { policy, ..scope.mode };
+        scope.in_mode(mode)
+    }
+
+    /// Returns the current value of `variable`. Later assignments do not change it. In a layer with a policy of mixed precision, a float is
+    /// cast to the compute dtype.
     ///
     /// Fails with [`Error::Unbuilt`] if the variable was not created yet.
     fn read(&self, variable: &Variable) -> Result<Tensor> {
-        self.handle().recorder.read(variable)
+        let scope = self.handle();
+        let value = scope.recorder.read(variable)?;
+        scope.computed(value)
     }
 
     /// Sets `variable` to `value`. In a replica, sets its copy to the values of all replicas, combined as
-    /// [`Variable::aggregated`] says. Fails if the element type or the shape differs.
+    /// [`Variable::aggregated`] says. Fails if the element type or the shape differs. In a layer with a policy of mixed precision, a float
+    /// is cast to the element type of the variable.
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         let scope = self.handle();
-        scope.recorder.assign(variable, &scope.aggregated(variable, value)?)
+        scope.recorder.assign(variable, &scope.aggregated(variable, &scope.stored(variable, value)?)?)
     }
 
-    /// Adds `value` to `variable`. Fails if the element types differ, or if the sum does not have the variable's shape.
+    /// Adds `value` to `variable`. Casts it like [`Scope::assign`]. Fails if the element types differ, or if the sum does not have the
+    /// variable's shape.
     fn assign_add(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         let scope = self.handle();
-        variable.increase(&scope, &scope.aggregated(variable, value)?)
+        variable.increase(&scope, &scope.aggregated(variable, &scope.stored(variable, value)?)?)
     }
 
-    /// Subtracts `value` from `variable`. Fails like [`Scope::assign_add`].
+    /// Subtracts `value` from `variable`. Casts and fails like [`Scope::assign_add`].
     fn assign_sub(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         let scope = self.handle();
-        variable.decrease(&scope, &scope.aggregated(variable, value)?)
+        variable.decrease(&scope, &scope.aggregated(variable, &scope.stored(variable, value)?)?)
     }
 
     /// Sets `variables` to the outputs of `op`, like an optimizer's step. The inputs of the op are the variables' values, followed by
@@ -371,7 +408,8 @@ pub trait Scope {
         if scope.recorder.update_in_place(op, attributes, variables, inputs)? {
             return Ok(());
         }
-        let values = variables.iter().map(|variable| scope.read(variable)).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
+        let values =
+            variables.iter().map(|variable| scope.recorder.read(variable)).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
         let operands: heapless::Vec<&Tensor, MAX_INPUTS> = values.iter().chain(inputs.iter().copied()).collect();
         let outputs = scope.emit_op(op, attributes, &operands)?;
         variables.iter().zip(&outputs).try_for_each(|(variable, value)| scope.recorder.assign(variable, value))

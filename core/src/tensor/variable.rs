@@ -81,8 +81,8 @@ struct State {
 }
 
 impl State {
-    fn new(value: &Tensor) -> Result<State> {
-        let buffer = value.buffer()?.clone();
+    fn new(value: &Tensor, holder: impl FnOnce() -> Holder) -> Result<State> {
+        let buffer = Buffer::lasting(value.buffer()?, holder)?;
         Ok(State { tensor_type: value.tensor_type(), device: buffer.device().clone(), buffer: Some(buffer) })
     }
 }
@@ -174,7 +174,7 @@ impl Variable {
             if let Some(role) = role {
                 value = self.mirror(role.replicas.devices(), &value, restored)?;
             }
-            let state = State::new(&value)?;
+            let state = State::new(&value, || self.holder())?;
             state.buffer.iter().for_each(|buffer| buffer.hold(|| self.holder()));
             self.cell.state.change(|place| *place = Some(state));
         }
@@ -364,7 +364,7 @@ impl Variable {
             )));
         }
         let value = value.brought(&own)?;
-        let value = value.buffer()?;
+        let value = Buffer::lasting(value.buffer()?, || self.holder())?;
         value.hold(|| self.holder());
         let old = self.wait(|buffer| buffer.as_mut().map(|own| core::mem::replace(own, value.clone())))?;
         drop(old);

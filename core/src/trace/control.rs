@@ -391,8 +391,8 @@ pub(crate) fn record_loop<S: Structure>(scope: &ScopeHandle, most: u32, bodies: 
 /// Returns the innermost of `scope` and the scopes of the tensors.
 pub(crate) fn meeting(scope: &dyn Scope, tensors: &[&Tensor]) -> Result<ScopeHandle> {
     let own = scope.handle();
-    let training = own.training();
-    Ok(innermost(tensors)?.unwrap_or(own.clone()).deeper(own).trains(training))
+    let mode = own.mode();
+    Ok(innermost(tensors)?.unwrap_or(own.clone()).deeper(own).in_mode(mode))
 }
 
 /// Checks that two structures have the same parts, except for the values of tensors. The error calls the structures by `names`.

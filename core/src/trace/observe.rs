@@ -50,8 +50,9 @@ pub trait Observer: ThreadSafe {
 /// ```
 pub fn observed(scope: &dyn Scope, observer: Shared<dyn Observer>) -> ScopeHandle {
     let parent = scope.handle();
+    let mode = parent.mode();
     let observed = Shared::new_cyclic(|this| Observed { this: this.clone(), parent, observer, body: Lock::default() });
-    ScopeHandle::new(observed).trains(scope.training())
+    ScopeHandle::new(observed).in_mode(mode)
 }
 
 struct Observed {

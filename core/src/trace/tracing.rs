@@ -81,7 +81,7 @@ impl Tracing {
     ) -> Result<(Graph, R)> {
         let tracing = Tracing::new(scope.clone(), first, false);
         let arguments = tracing.inputs(arguments);
-        let results = body(&ScopeHandle::new(tracing.clone()).trains(scope.training()), arguments)?;
+        let results = body(&ScopeHandle::new(tracing.clone()).in_mode(scope.mode()), arguments)?;
         let record = tracing.finish(&results)?;
         Ok((record.graph, results))
     }
@@ -285,8 +285,8 @@ impl Emitter for Tracing {
 /// determined, but nothing is computed or assigned.
 pub fn dry_run<R>(scope: &dyn Scope, input: TensorType, body: impl FnOnce(&dyn Scope, &Tensor) -> Result<R>) -> Result<R> {
     let parent = scope.handle();
-    let first = parent.recorder.may_create();
+    let (first, mode) = (parent.recorder.may_create(), parent.mode());
     let tracing = Tracing::new(parent, first, false);
     let input = tracing.input(input);
-    body(&ScopeHandle::new(tracing).trains(scope.training()), &input)
+    body(&ScopeHandle::new(tracing).in_mode(mode), &input)
 }

@@ -1,10 +1,12 @@
 //! The steps of a compiled function: each run of kernels is a CUDA graph, which the driver launches at once.
 
 use crate::device::launch::{Operand, Ready};
+use crate::device::merge::{Merged, merge, overlap};
 use crate::device::{NO_FAULT, Shared, may_refuse};
 use crate::driver::Driver;
 use crate::driver::api::{CopyEnd, CopyNode, DEVICE, HOST, Handle};
-use crate::lower::{Job, elementwise};
+use crate::gpu::stream::{NO_TIME, destroy_events, new_event};
+use crate::lower::elementwise;
 use gradlet_core::device::{Launch, Placed, Recorded, Slot, Step, StepOp};
 use gradlet_core::{Error, Result, TensorType};
 use std::ops::Range;
@@ -23,6 +25,7 @@ struct Prepared {
     op: Option<StepOp>,
     on_host: bool,
     launches: Mutex<Vec<Ready>>,
+    /// The operands of the launches.
     inputs: Vec<Slot>,
     outputs: Vec<Slot>,
     refuses: bool,
@@ -32,23 +35,34 @@ struct Prepared {
 enum Part {
     /// Steps whose kernels are a graph.
     Graph(Range<usize>, Mutex<Option<Graph>>),
-    /// A step that the host computes.
-    Host(usize),
+    /// A step that the host computes, or several steps of a collective op.
+    Host(Range<usize>),
 }
 
 impl Recording {
     pub(crate) fn new(device: &Arc<Shared>, steps: Vec<Step>) -> Result<Recording> {
-        let prepare = |(index, step)| Prepared::new(device, step, index as u32);
-        let steps: Vec<Prepared> = steps.into_iter().enumerate().map(prepare).collect::<Result<_>>()?;
+        let merged = merge(&steps, &device.target())?;
+        let prepare = |(index, (step, merged))| Prepared::new(device, step, merged, index as u32);
+        let steps: Vec<Prepared> = steps.into_iter().zip(merged).enumerate().map(prepare).collect::<Result<_>>()?;
         let mut parts: Vec<Part> = Vec::new();
         for (index, step) in steps.iter().enumerate() {
             match parts.last_mut() {
-                _ if step.on_host => parts.push(Part::Host(index)),
+                Some(Part::Host(range)) if step.goes_with(device, &steps[range.clone()]) => range.end = index + 1,
+                _ if step.on_host => parts.push(Part::Host(index..index + 1)),
                 Some(Part::Graph(range, _)) => range.end = index + 1,
                 _ => parts.push(Part::Graph(index..index + 1, Mutex::default())),
             }
         }
         Ok(Recording { device: device.clone(), steps, parts })
+    }
+
+    /// Runs the steps of `range`, which the host computes or a collective op combines.
+    fn on_host(&self, range: Range<usize>, bases: &[u64]) -> Result<()> {
+        let steps =
+            self.steps[range].iter().map(|step| step.op.as_ref().ok_or(Error::Internal).and_then(|op| Ok((op, placed(op, bases)?))));
+        let steps = steps.collect::<Result<Vec<_>>>()?;
+        let launches = steps.iter().map(|(op, [inputs, outputs])| Launch { op: op.op, attributes: &op.attributes, inputs, outputs });
+        self.device.host_ops.run(&self.device, &launches.collect::<Vec<Launch<'_>>>())
     }
 
     /// Runs the steps of `range` in one launch.
@@ -83,7 +97,7 @@ impl Recorded for Recording {
     fn run(&self, bases: &[u64]) -> Result<(), (usize, Error)> {
         self.parts.iter().try_for_each(|part| match part {
             Part::Graph(range, graph) => self.launch(range, graph, bases),
-            Part::Host(index) => self.step(*index, bases).map_err(|error| (*index, error)),
+            Part::Host(range) => self.on_host(range.clone(), bases).map_err(|error| (range.start, error)),
         })
     }
 
@@ -94,22 +108,27 @@ impl Recorded for Recording {
         }
         // Copies, because the graph has the addresses of its own last run.
         let mut launches = step.launches.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let driver = self.device.stream().enter()?;
         let _turn = self.device.turn();
+        let (driver, stream) = self.device.work()?;
         launches.iter_mut().try_for_each(|launch| {
             launch.place(|operand| step.address(operand, bases))?;
-            launch.launch(driver, self.device.stream().handle())
+            launch.launch(driver, stream)
         })
     }
 }
 
 impl Prepared {
-    fn new(device: &Shared, step: Step, index: u32) -> Result<Prepared> {
+    fn new(device: &Shared, step: Step, merged: Option<Merged>, index: u32) -> Result<Prepared> {
+        if let Some(Merged { call, inputs, outputs }) = merged {
+            let op = if let Step::Op(op) = step { Some(op) } else { None };
+            let launches = Mutex::new(call.iter().map(|call| device.ready(call, index)).collect::<Result<_>>()?);
+            return Ok(Prepared { op, on_host: false, launches, inputs, outputs, refuses: false });
+        }
         match step {
             Step::Op(op) => {
                 let types = |slots: &[Slot]| slots.iter().map(|slot| slot.tensor_type).collect::<Vec<TensorType>>();
                 let (inputs, outputs) = (types(&op.inputs), types(&op.outputs));
-                let job = Job { op: op.op, attributes: &op.attributes, inputs: &inputs, outputs: &outputs };
+                let job = device.job(op.op, &op.attributes, &inputs, &outputs);
                 let on_host = device.on_host(&job);
                 let launches = if on_host { Vec::new() } else { device.prepare(&job, index)? };
                 let refuses = may_refuse(op.op, job.dtype());
@@ -117,7 +136,7 @@ impl Prepared {
                 Ok(Prepared { op: Some(op), on_host, launches: Mutex::new(launches), inputs, outputs, refuses })
             }
             Step::Group { elements, members } => {
-                let (call, inputs, outputs) = elementwise::group(elements, &members)?;
+                let (call, inputs, outputs) = elementwise::group(elements, &members, &device.target())?;
                 let launches = if elements == 0 { Vec::new() } else { vec![device.ready(&call, index)?] };
                 Ok(Prepared { op: None, on_host: false, launches: Mutex::new(launches), inputs, outputs, refuses: false })
             }
@@ -146,12 +165,19 @@ impl Prepared {
 
     /// Calls `work` with the op and its operands.
     fn with<R>(&self, op: &StepOp, bases: &[u64], work: impl FnOnce(&Launch<'_>) -> Result<R>) -> Result<R> {
-        fn placed<'s>(slots: &'s [Slot], bases: &[u64]) -> Result<Vec<Placed<'s>>> {
-            let placed = |slot: &'s Slot| Some(Placed { tensor_type: &slot.tensor_type, address: address(slot, bases)? });
-            slots.iter().map(placed).collect::<Option<_>>().ok_or(Error::Internal)
-        }
-        let (inputs, outputs) = (placed(&self.inputs, bases)?, placed(&self.outputs, bases)?);
-        work(&Launch { op: op.op, attributes: &op.attributes, inputs: &inputs, outputs: &outputs })
+        let [inputs, outputs] = &placed(op, bases)?;
+        work(&Launch { op: op.op, attributes: &op.attributes, inputs, outputs })
+    }
+
+    /// True if this is a step of the same collective op as the steps `before`, and independent of them.
+    fn goes_with(&self, device: &Shared, before: &[Prepared]) -> bool {
+        let (Some(op), Some(Some(first))) = (&self.op, before.first().map(|step| &step.op)) else { return false };
+        let dtype = |op: &StepOp| op.inputs.first().map(|slot| slot.tensor_type.dtype);
+        let is_same = op.op.code == first.op.code && op.attributes == first.attributes && dtype(op) == dtype(first);
+        let meet = |one: &[Slot], other: &[Slot]| one.iter().any(|one| other.iter().any(|other| overlap(one, other)));
+        let depends =
+            |on: &Prepared| meet(&self.inputs, &on.outputs) || meet(&self.outputs, &on.outputs) || meet(&self.outputs, &on.inputs);
+        device.host_ops.moves(op.op) && is_same && !before.iter().any(depends)
     }
 
     /// Returns the error of the step, which has refused its data.
@@ -161,11 +187,19 @@ impl Prepared {
     }
 }
 
+/// Returns the inputs and the outputs of an op with their addresses.
+fn placed<'s>(op: &'s StepOp, bases: &[u64]) -> Result<[Vec<Placed<'s>>; 2]> {
+    let placed = |slot: &'s Slot| Some(Placed { tensor_type: &slot.tensor_type, address: address(slot, bases)? });
+    let all = |slots: &'s [Slot]| slots.iter().map(placed).collect::<Option<_>>().ok_or(Error::Internal);
+    Ok([all(&op.inputs)?, all(&op.outputs)?])
+}
+
 fn address(slot: &Slot, bases: &[u64]) -> Option<u64> {
     bases.get(slot.base as usize)?.checked_add(slot.offset)
 }
 
-/// A CUDA graph: the launches of some steps, one after another, and a copy of the fault word to the host.
+/// A CUDA graph: the launches of some steps, one after another. If steps may refuse their data, a copy of the fault word to the host comes
+/// after the last of them, beside the steps that follow. The host waits only for this copy, so it prepares the next run meanwhile.
 struct Graph {
     device: Arc<Shared>,
     /// The graph that was instantiated. The nodes belong to it.
@@ -173,8 +207,8 @@ struct Graph {
     executable: Handle,
     /// The nodes of each step.
     nodes: Vec<Vec<Handle>>,
-    /// Where the fault word arrives, in pinned memory, if a step may refuse its data.
-    landing: Option<*mut u32>,
+    /// Where the fault word arrives, in pinned memory, and the event after that, if a step may refuse its data.
+    landing: Option<(*mut u32, Handle)>,
 }
 
 // SAFETY: graphs and pinned memory are not tied to a thread. A graph has a lock.
@@ -183,18 +217,18 @@ unsafe impl Send for Graph {}
 impl Graph {
     fn new(device: &Arc<Shared>, steps: &[Prepared], bases: &[u64]) -> Result<Graph> {
         let driver = device.stream().enter()?;
-        let landing = if steps.iter().any(|step| step.refuses) { Some(pinned_word(driver)?) } else { None };
         let (null, device) = (std::ptr::null_mut(), device.clone());
-        let mut graph = Graph { device, graph: null, executable: null, nodes: Vec::new(), landing };
+        let mut graph = Graph { device, graph: null, executable: null, nodes: Vec::new(), landing: None };
+        let last_check = steps.iter().rposition(|step| step.refuses);
         // SAFETY: the first argument is a place for the handle.
         driver.check("cuGraphCreate", unsafe { (driver.api().create_graph)(&mut graph.graph, 0) })?;
         let mut last = None;
-        for step in steps {
+        for (index, step) in steps.iter().enumerate() {
             let (launches, _) = step.place(bases)?;
             graph.nodes.push(launches.iter().map(|launch| graph.add_kernel(driver, launch, &mut last)).collect::<Result<_>>()?);
-        }
-        if let Some(landing) = landing {
-            graph.add_copy(driver, landing, last)?;
+            if last_check == Some(index) {
+                graph.add_landing(driver, last)?;
+            }
         }
         // SAFETY: the first argument is a place for the handle.
         let status = unsafe { (driver.api().instantiate)(&mut graph.executable, graph.graph, 0) };
@@ -212,8 +246,11 @@ impl Graph {
         Ok(node)
     }
 
-    /// Adds a copy of the fault word to `landing`, after the kernels.
-    fn add_copy(&self, driver: &Driver, landing: *mut u32, last: Option<Handle>) -> Result<()> {
+    /// Adds a copy of the fault word to the host after the node `last`, and an event after it.
+    fn add_landing(&mut self, driver: &Driver, last: Option<Handle>) -> Result<()> {
+        let (landing, event) = self.landing.insert((pinned_word(driver)?, std::ptr::null_mut()));
+        new_event(driver, event, NO_TIME)?;
+        let (landing, event) = (*landing, *event);
         let copy = CopyNode {
             source: CopyEnd { memory_type: DEVICE, device: self.device.fault(), pitch: 4, height: 1, ..CopyEnd::default() },
             destination: CopyEnd { memory_type: HOST, host: landing as u64, pitch: 4, height: 1, ..CopyEnd::default() },
@@ -224,7 +261,10 @@ impl Graph {
         let (mut node, before, context) = (std::ptr::null_mut(), last.as_slice(), self.device.stream().context().handle());
         // SAFETY: as above. Both ends have 4 bytes, and exist as long as the graph.
         let status = unsafe { (driver.api().add_copy)(&mut node, self.graph, before.as_ptr(), before.len(), &copy, context) };
-        driver.check("cuGraphAddMemcpyNode", status)
+        driver.check("cuGraphAddMemcpyNode", status)?;
+        let mut after = std::ptr::null_mut();
+        // SAFETY: the event exists as long as the graph.
+        driver.check("cuGraphAddEventRecordNode", unsafe { (driver.api().add_event)(&mut after, self.graph, &node, 1, event) })
     }
 
     /// Tells the driver the addresses that have changed since the last run.
@@ -240,13 +280,13 @@ impl Graph {
         Ok(())
     }
 
-    /// Launches the graph. If a step may refuse its data, waits for the end. Returns the number of the step that has refused.
+    /// Launches the graph. If steps may refuse their data, waits for the last of them. Returns the number of the step that has refused.
     fn run(&self, device: &Shared) -> Result<u32> {
-        let driver = device.stream().enter()?;
+        let (driver, stream) = device.work()?;
         // SAFETY: the graph and the stream exist.
-        driver.check("cuGraphLaunch", unsafe { (driver.api().launch_graph)(self.executable, device.stream().handle()) })?;
-        let Some(landing) = self.landing else { return Ok(NO_FAULT) };
-        device.stream().synchronize()?;
+        driver.check("cuGraphLaunch", unsafe { (driver.api().launch_graph)(self.executable, stream) })?;
+        let Some((landing, event)) = self.landing else { return Ok(NO_FAULT) };
+        device.stream().wait_for(event)?;
         // SAFETY: the copy is done, and nothing else writes the word.
         Ok(unsafe { landing.read_volatile() })
     }
@@ -256,6 +296,7 @@ impl Drop for Graph {
     fn drop(&mut self) {
         let _ = self.device.stream().synchronize();
         let Ok(driver) = self.device.stream().enter() else { return };
+        destroy_events(driver, self.landing.as_slice().iter().map(|(_, event)| *event));
         // SAFETY: all work is done, and nothing else has the handles.
         unsafe {
             if !self.executable.is_null() {
@@ -264,7 +305,7 @@ impl Drop for Graph {
             if !self.graph.is_null() {
                 (driver.api().destroy_graph)(self.graph);
             }
-            if let Some(landing) = self.landing {
+            if let Some((landing, _)) = self.landing {
                 (driver.api().free_host)(landing.cast());
             }
         }

@@ -1,24 +1,30 @@
 //! Ops that the host computes for a GPU: branches, loops and messages, collective operations, and the errors of refused data.
 
-use crate::device::Shared;
+use crate::device::{Part, Shared};
 use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
 use gradlet_core::device::{AlignedBytes, Launch, Placed};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Error, Result, ops};
+use std::sync::Arc;
+
+/// Function that combines the part of a device with those of other devices, in the GPUs' memory. Returns false if the operands must be
+/// copied to the host.
+pub type Combine = fn(Part) -> Result<bool>;
 
 /// The kernels that run on the host.
 pub(crate) struct HostOps {
     /// The portable kernels of branches, loops and ops without outputs, then the others.
     kernels: Vec<&'static Kernel>,
-    /// The kernels of collective operations, whose operands are copied to the host and back.
+    /// The kernels of collective operations, whose operands are copied to the host and back unless they are combined on the GPUs.
     moved: &'static [Kernel],
+    combine: Option<Combine>,
 }
 
 impl HostOps {
-    pub(crate) fn new(moved: &'static [Kernel]) -> HostOps {
+    pub(crate) fn new(moved: &'static [Kernel], combine: Option<Combine>) -> HostOps {
         let control = [ops::code::cond, ops::code::while_loop];
         let own = ops::KERNELS.iter().filter(|kernel| kernel.def.outputs == 0 || control.contains(&kernel.def.code));
-        HostOps { kernels: own.copied().chain(moved).collect(), moved }
+        HostOps { kernels: own.copied().chain(moved).collect(), moved, combine }
     }
 
     pub(crate) fn kernels(&self) -> &[&'static Kernel] {
@@ -29,7 +35,7 @@ impl HostOps {
         find(self.kernels.iter().copied(), op, dtype).is_ok()
     }
 
-    /// True if the operands of `op` are copied to the host and back.
+    /// True if `op` is a collective operation.
     pub(crate) fn moves(&self, op: &OpDef) -> bool {
         self.moved.iter().any(|kernel| kernel.def.code == op.code)
     }
@@ -40,11 +46,20 @@ impl HostOps {
         (find(self.kernels.iter().copied(), op, dtype)?.run)(call)
     }
 
-    /// Runs an op on copies of its operands, and copies the outputs back.
-    pub(crate) fn run(&self, device: &Shared, launch: &Launch<'_>) -> Result<()> {
-        let outputs = self.computed(device, launch)?;
-        for (output, placed) in outputs.iter().zip(launch.outputs).filter(|(output, _)| !output.is_empty()) {
-            device.upload(output, placed.address)?;
+    /// Runs an op, or a collective op once for each of several launches that do not depend on each other. Unless the GPUs combine their
+    /// operands, the op runs on copies of them, and the outputs are copied back.
+    pub(crate) fn run(&self, device: &Arc<Shared>, launches: &[Launch<'_>]) -> Result<()> {
+        let combine = self.combine.filter(|_| launches.iter().all(|launch| self.moves(launch.op)));
+        if let Some(combine) = combine
+            && combine(Part::new(device, launches)?)?
+        {
+            return Ok(());
+        }
+        for launch in launches {
+            let outputs = self.computed(device, launch)?;
+            for (output, placed) in outputs.iter().zip(launch.outputs).filter(|(output, _)| !output.is_empty()) {
+                device.upload(output, placed.address)?;
+            }
         }
         Ok(())
     }

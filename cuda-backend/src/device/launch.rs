@@ -13,6 +13,7 @@ pub(crate) struct Ready {
     function: Function,
     grid: [u32; 3],
     block: [u32; 3],
+    shared: u32,
     /// The arguments. Each one begins with a word of its own.
     words: Vec<u64>,
     /// Index of the first word of each argument.
@@ -30,34 +31,40 @@ pub(crate) enum Operand {
 
 impl Ready {
     /// Prepares a launch for step `step`. `fault` is the address of the word to which a kernel writes the number of a step that refuses its
-    /// data. The addresses of the operands are missing.
-    pub(crate) fn new(call: &KernelCall, function: Function, fault: u64, step: u32) -> Ready {
+    /// data, and `workspace` that of the workspace. The addresses of the operands are missing.
+    pub(crate) fn new(call: &KernelCall, function: Function, fault: u64, step: u32, workspace: u64) -> Ready {
         let mut ready = Ready {
             function,
             grid: call.grid,
             block: call.block,
+            shared: call.shared,
             words: vec![fault, step.into()],
             starts: vec![0, 1],
             addresses: Vec::new(),
         };
         for argument in &call.arguments {
-            let start = ready.words.len();
-            ready.starts.push(start);
-            match argument {
-                Argument::Input(index) => ready.address(start, Operand::Input(*index)),
-                Argument::Output(index) => ready.address(start, Operand::Output(*index)),
-                Argument::Wide(number) => ready.words.push(*number),
-                Argument::Words(words) => {
-                    let pair = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32;
-                    ready.words.extend(words.chunks(2).map(pair));
-                }
-            }
+            ready.starts.push(ready.words.len());
+            ready.push(argument, workspace);
         }
         ready
     }
 
-    fn address(&mut self, start: usize, operand: Operand) {
-        self.addresses.push((start, operand));
+    fn push(&mut self, argument: &Argument, workspace: u64) {
+        match argument {
+            Argument::Input(index) => self.push_address(Operand::Input(*index)),
+            Argument::Output(index) => self.push_address(Operand::Output(*index)),
+            Argument::Wide(number) => self.words.push(*number),
+            Argument::Workspace => self.words.push(workspace),
+            Argument::Structure(fields) => fields.iter().for_each(|field| self.push(field, workspace)),
+            Argument::Words(words) => {
+                let pair = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32;
+                self.words.extend(words.chunks(2).map(pair));
+            }
+        }
+    }
+
+    fn push_address(&mut self, operand: Operand) {
+        self.addresses.push((self.words.len(), operand));
         self.words.push(0);
     }
 
@@ -84,8 +91,10 @@ impl Ready {
         let mut parameters = self.parameters();
         let nothing = std::ptr::null_mut();
         // SAFETY: the parameters have the sizes that the kernel's declaration states, and the driver copies them.
-        let status =
-            unsafe { (driver.api().launch)(self.function.0, x, y, z, own_x, own_y, own_z, 0, stream, parameters.as_mut_ptr(), nothing) };
+        let status = unsafe {
+            let launch = driver.api().launch;
+            launch(self.function.0, x, y, z, own_x, own_y, own_z, self.shared, stream, parameters.as_mut_ptr(), nothing)
+        };
         driver.check("cuLaunchKernel", status)
     }
 
@@ -96,7 +105,7 @@ impl Ready {
             function: self.function.0,
             grid: self.grid,
             block: self.block,
-            shared_bytes: 0,
+            shared_bytes: self.shared,
             parameters: parameters.as_mut_ptr(),
             extra: std::ptr::null_mut(),
         })

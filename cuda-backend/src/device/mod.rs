@@ -1,20 +1,32 @@
 //! A device on a GPU: gradlet's interface of devices with remote memory.
 
+mod borrowed;
 mod graph;
 mod host_ops;
 mod launch;
+mod merge;
+mod part;
+mod tensor_cores;
 
+pub use host_ops::Combine;
+pub use part::Part;
+
+use crate::driver::Driver;
+use crate::driver::api::Handle;
 use crate::gpu::Gpu;
-use crate::gpu::region::{Kind, Memory, Word};
+use crate::gpu::ahead::Ahead;
+use crate::gpu::region::{Allocation, Kind, Memory};
 use crate::gpu::stream::Stream;
+use crate::gpu::workspace::Workspace;
 use crate::lower::call::KernelCall;
-use crate::lower::{self, Job};
+use crate::lower::{self, Job, Target, TensorCores};
 use gradlet_core::custom_op::{Call, Kernel, OpDef};
-use gradlet_core::device::{Backend, Launch, Placed, Recorded, Refused, Remote, Step};
+use gradlet_core::device::{Backend, Imported, Launch, Placed, Recorded, Refused, Remote, Step};
 use gradlet_core::{DType, Device, Error, Result, TensorType, ops};
 use graph::Recording;
 use host_ops::HostOps;
 use launch::{Operand, Ready};
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +34,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) const NO_FAULT: u32 = u32::MAX;
 /// Size of the pieces in which memory is filled with elements of 8 bytes.
 const PIECE: usize = 1 << 20;
+/// Size from which a copy from the host has a stream of its own, in bytes. A smaller one takes less time than the streams' order.
+const LARGE: usize = 64 << 10;
 
 /// Settings of a device on a GPU.
 ///
@@ -40,16 +54,34 @@ pub struct Options {
     /// True if products and sums in products of matrices, convolutions and pooling are rounded one after the other, as on a CPU. By default
     /// they become one instruction (FMA), which is faster and rounds once.
     pub strict: bool,
+    /// True if products of f32 may round their operands to TF32, with 10 bits of mantissa, for tensor cores: TensorFlow's
+    /// `enable_tensor_float_32_execution`. It holds from compute capability 8.0 on, unless the device is strict.
+    pub tf32: bool,
+    /// Size in bytes of the memory that kernels use for partial sums. It is taken at the first need, in addition to `memory_limit`. With 0,
+    /// long sums of few results are computed by few threads.
+    pub workspace: u64,
     /// True if the device is to have memory of the host that the GPU addresses, false if the GPU's own. `None`, the default, is true for
     /// integrated GPUs: a batch is then written where the kernels read it. Many integrated GPUs do not cache such memory; measure both.
     pub mapped: Option<bool>,
     /// Kernels of ops that run on the host, although their operands are in the GPU's memory: collective operations.
     pub host_kernels: &'static [Kernel],
+    /// Function that combines the operands of collective operations on the GPUs. It must combine them, or return false, on all devices.
+    /// Without it, or if it returns false, the operands are copied to the host and back, for `host_kernels`.
+    pub combine: Option<Combine>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { memory_limit: None, memory_growth: true, strict: false, mapped: None, host_kernels: &[] }
+        Options {
+            memory_limit: None,
+            memory_growth: true,
+            strict: false,
+            tf32: false,
+            workspace: 8 << 20,
+            mapped: None,
+            host_kernels: &[],
+            combine: None,
+        }
     }
 }
 
@@ -76,12 +108,14 @@ impl Gpu {
 /// State that the device and the steps that it prepared share.
 pub(crate) struct Shared {
     name: String,
-    strict: bool,
+    target: Target,
+    workspace: Workspace,
     host_ops: HostOps,
     stream: Stream,
+    ahead: Ahead,
     memory: Mutex<Memory>,
     /// The word to which a kernel writes the number of a step that refuses its data.
-    fault: Word,
+    fault: Allocation,
     /// Held from the launch of work that may write the fault word until the word is read and cleared. Only its holder launches work with a
     /// step above 0, which does nothing after a fault.
     turn: Mutex<()>,
@@ -94,10 +128,13 @@ impl Shared {
     fn new(gpu: &Gpu, name: &str, options: &Options) -> Result<Shared> {
         let context = gpu.context()?;
         let kind = if options.mapped.unwrap_or(gpu.is_integrated()) { Kind::Mapped } else { Kind::Own };
-        let (stream, fault) = (Stream::new(&context)?, Word::new(&context)?);
+        let (stream, fault) = (Stream::new(&context)?, Allocation::new(&context, 4)?);
         let memory = Mutex::new(Memory::new(&context, kind, options.memory_limit, options.memory_growth)?);
-        let (turn, bed, bell, host_ops) = (Mutex::default(), Mutex::default(), Condvar::new(), HostOps::new(options.host_kernels));
-        let shared = Shared { name: name.into(), strict: options.strict, host_ops, stream, memory, fault, turn, bed, bell };
+        let host_ops = HostOps::new(options.host_kernels, options.combine);
+        let (turn, bed, bell) = (Mutex::default(), Mutex::default(), Condvar::new());
+        let (target, workspace) = (target(gpu, options), Workspace::new(&context, options.workspace));
+        let ahead = Ahead::new(&context);
+        let shared = Shared { name: name.into(), target, workspace, host_ops, stream, ahead, memory, fault, turn, bed, bell };
         shared.clear_fault()?;
         Ok(shared)
     }
@@ -106,8 +143,36 @@ impl Shared {
         &self.name
     }
 
+    /// Returns the facts for which ops are lowered. The workspace counts until the driver has refused it.
+    pub(crate) fn target(&self) -> Target {
+        Target { workspace: self.workspace.size(), ..self.target }
+    }
+
+    /// Returns the facts for which `op` is lowered for elements of `dtype`. Before the first op on tensor cores, it checks their kernels.
+    fn target_for(&self, op: &OpDef, dtype: DType) -> Target {
+        let target = self.target();
+        if !lower::tensor_core::has_kernel(op, dtype, &target) {
+            return target;
+        }
+        let right = *self.stream.context().tensor_cores.get_or_init(|| tensor_cores::checked(self, &target));
+        Target { tensor_cores: right.min(target.tensor_cores), ..target }
+    }
+
+    /// Returns the job of an op whose operands have these types.
+    pub(crate) fn job<'j>(&self, op: &'static OpDef, attributes: &'j [u32], inputs: &'j [TensorType], outputs: &'j [TensorType]) -> Job<'j> {
+        let job = Job { op, attributes, inputs, outputs, target: self.target };
+        Job { target: self.target_for(op, job.dtype()), ..job }
+    }
+
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// Returns the driver and the stream, on which the caller now puts work. The work comes after all copies from the host.
+    pub(crate) fn work(&self) -> Result<(&Driver, Handle)> {
+        let (driver, stream) = (self.stream.enter()?, self.stream.handle());
+        self.ahead.work(driver, stream)?;
+        Ok((driver, stream))
     }
 
     /// Address of the fault word.
@@ -116,7 +181,7 @@ impl Shared {
     }
 
     pub(crate) fn clear_fault(&self) -> Result<()> {
-        self.stream.fill(&NO_FAULT.to_le_bytes(), self.fault(), 4)
+        self.fill(&NO_FAULT.to_le_bytes(), self.fault(), 4)
     }
 
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
@@ -133,23 +198,29 @@ impl Shared {
         if operands.iter().all(|tensor_type| tensor_type.bytes() == Some(0)) {
             return Ok(Vec::new());
         }
-        lower::lower(job)?.iter().map(|call| self.ready(call, step)).collect()
+        let calls = lower::lower(job)?;
+        if calls.iter().any(KernelCall::needs_workspace) && !self.workspace.is_there()? {
+            // Without a workspace, the op has other launches.
+            let target = Target { workspace: self.workspace.size(), ..job.target };
+            return lower::lower(&Job { target, ..*job })?.iter().map(|call| self.ready(call, step)).collect();
+        }
+        calls.iter().map(|call| self.ready(call, step)).collect()
     }
 
     /// Prepares a launch for step `step`.
     pub(crate) fn ready(&self, call: &KernelCall, step: u32) -> Result<Ready> {
         let driver = self.stream.enter()?;
-        let function = self.stream.context().modules.function(driver, &call.code, self.strict)?;
-        Ok(Ready::new(call, function, self.fault(), step))
+        let function = self.stream.context().modules.function(driver, &call.code, self.target.strict, call.shared)?;
+        Ok(Ready::new(call, function, self.fault(), step, self.workspace.address()))
     }
 
     /// Launches an op and, if it may refuse its data, waits for it.
-    pub(crate) fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+    pub(crate) fn launch(self: &Arc<Shared>, launch: &Launch<'_>) -> Result<()> {
         let types = |placed: &[Placed<'_>]| placed.iter().map(|one| *one.tensor_type).collect::<Vec<TensorType>>();
         let (inputs, outputs) = (types(launch.inputs), types(launch.outputs));
-        let job = Job { op: launch.op, attributes: launch.attributes, inputs: &inputs, outputs: &outputs };
+        let job = self.job(launch.op, launch.attributes, &inputs, &outputs);
         if self.on_host(&job) {
-            return self.host_ops.run(self, launch);
+            return self.host_ops.run(self, std::slice::from_ref(launch));
         }
         let mut ready = self.prepare(&job, 0)?;
         let address = |placed: &[Placed<'_>], index: usize| placed.get(index).map(|one| one.address);
@@ -159,10 +230,10 @@ impl Shared {
                 Operand::Output(index) => address(launch.outputs, index),
             })?;
         }
-        let driver = self.stream.enter()?;
         let refuses = may_refuse(launch.op, job.dtype());
         let _turn = refuses.then(|| self.turn());
-        ready.iter().try_for_each(|one| one.launch(driver, self.stream.handle()))?;
+        let (driver, stream) = self.work()?;
+        ready.iter().try_for_each(|one| one.launch(driver, stream))?;
         if !refuses || ready.is_empty() {
             return Ok(());
         }
@@ -188,18 +259,31 @@ impl Shared {
         self.host_ops.moves(job.op) || only_checks && may_refuse(job.op, job.dtype())
     }
 
-    /// Copies `bytes` to address `to`.
+    /// Copies `bytes` to address `to`. The copy does not wait for work that has never used this memory.
     pub(crate) fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
-        let Some(place) = self.memory().host(to) else { return self.stream.upload(bytes, to) };
-        self.stream.synchronize()?;
-        // SAFETY: the place is an allocation of at least this size, and no work of the stream uses it now.
+        let host = self.memory().host(to);
+        match (self.ahead.user(to, bytes.len()), host) {
+            (Some(user), None) if bytes.len() >= LARGE => return self.ahead.upload(bytes, to, user),
+            (_, None) => return self.work().and_then(|_| self.stream.upload(bytes, to)),
+            (Some(None), Some(_)) => (),
+            (Some(Some(user)), Some(_)) => self.stream.wait_for(user)?,
+            (None, Some(_)) => self.stream.synchronize()?,
+        }
+        let place = host.ok_or(Error::Internal)?;
+        // SAFETY: the place is an allocation of at least this size, and no work uses it now.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
         Ok(())
     }
 
+    /// Fills the `bytes` bytes at address `to` with `element`, which has 1, 2 or 4 bytes.
+    fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()> {
+        self.work().and_then(|_| self.stream.fill(element, to, bytes))
+    }
+
     /// Copies the bytes at address `from` to the host.
     pub(crate) fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
-        let Some(place) = self.memory().host(from) else { return self.stream.download(from, bytes) };
+        let host = self.memory().host(from);
+        let Some(place) = host else { return self.work().and_then(|_| self.stream.download(from, bytes)) };
         self.stream.synchronize()?;
         // SAFETY: as in `upload`.
         unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
@@ -212,6 +296,16 @@ impl Drop for Shared {
         // The memory is freed after the last work on it. A failure means that the GPU is lost.
         let _ = self.stream.synchronize();
     }
+}
+
+/// Returns the facts for which ops are lowered.
+fn target(gpu: &Gpu, options: &Options) -> Target {
+    let Options { strict, tf32, workspace, .. } = *options;
+    let (major, minor) = gpu.compute_capability();
+    let capability = (major * 10 + minor).unsigned_abs();
+    let tensor_cores = if strict { TensorCores::None } else { TensorCores::of(capability) };
+    let (multiprocessors, shared) = (gpu.multiprocessors(), gpu.shared());
+    Target { capability, multiprocessors, shared, strict, tf32: tf32 && !strict, tensor_cores, workspace }
 }
 
 /// True if the op may refuse its data.
@@ -232,7 +326,7 @@ impl Backend for Cuda {
     }
 
     fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
-        lower::has_kernel(def, dtype) || self.0.host_ops.has(def, dtype)
+        lower::has_kernel(def, dtype, &self.0.target_for(def, dtype)) || self.0.host_ops.has(def, dtype)
     }
 
     fn kernels(&self) -> &[&'static Kernel] {
@@ -267,10 +361,13 @@ impl Backend for Cuda {
 
 impl Remote for Cuda {
     fn allocate(&self, bytes: usize) -> Result<u64, Refused> {
-        self.0.memory().allocate(bytes as u64)
+        let address = self.0.memory().allocate(bytes as u64);
+        self.0.ahead.allocated(&address);
+        address
     }
 
     fn free(&self, address: u64, bytes: usize) {
+        self.0.ahead.freed(address, bytes as u64, &self.0.stream);
         self.0.memory().free(address, bytes as u64);
     }
 
@@ -287,18 +384,18 @@ impl Remote for Cuda {
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        self.0.stream.copy(from, to, bytes)
+        self.0.work().and_then(|_| self.0.stream.copy(from, to, bytes))
     }
 
     fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()> {
         match element {
             // The driver fills at most 4 bytes at once, and most elements of 8 bytes are zeros.
-            [_, _, _, _, ..] if element.iter().all(|byte| *byte == element[0]) => self.0.stream.fill(&element[..1], to, bytes),
+            [_, _, _, _, ..] if element.iter().all(|byte| *byte == element[0]) => self.0.fill(&element[..1], to, bytes),
             [_, _, _, _, _, ..] => {
                 let piece = element.repeat(PIECE.min(bytes) / element.len());
                 (0..bytes).step_by(PIECE).try_for_each(|at| self.0.upload(&piece[..piece.len().min(bytes - at)], to + at as u64))
             }
-            _ => self.0.stream.fill(element, to, bytes),
+            _ => self.0.fill(element, to, bytes),
         }
     }
 
@@ -306,12 +403,20 @@ impl Remote for Cuda {
         self.0.launch(launch)
     }
 
+    fn synchronize(&self) -> Result<()> {
+        self.0.stream.synchronize()
+    }
+
+    fn import(&self, source: Box<dyn Any + Send + Sync>) -> Result<Imported> {
+        borrowed::import(&self.0, source)
+    }
+
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<u64>> {
         self.0.stream.timed(work).map(Some)
     }
 
     fn checks(&self, op: &OpDef, dtype: DType) -> bool {
-        op.outputs == 0 && lower::has_kernel(op, dtype)
+        op.outputs == 0 && lower::has_kernel(op, dtype, &self.0.target)
     }
 
     fn fuses(&self) -> bool {

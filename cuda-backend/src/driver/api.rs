@@ -49,6 +49,37 @@ pub(crate) struct CopyNode {
     pub depth: usize,
 }
 
+/// Memory of another part of the system: the driver's `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct ExternalMemory {
+    pub kind: c_uint,
+    pub handle: ExternalHandle,
+    pub size: u64,
+    pub flags: c_uint,
+    pub reserved: [c_uint; 16],
+}
+
+/// Handle of external memory: a union of pointers, which begins with the descriptor of a file. The driver closes the file after an import.
+#[repr(C, align(8))]
+#[derive(Default)]
+pub(crate) struct ExternalHandle {
+    pub file: c_int,
+    pub rest: [u32; 3],
+}
+
+const _: () = assert!(std::mem::offset_of!(ExternalMemory, handle) == 8 && std::mem::offset_of!(ExternalMemory, size) == 24);
+
+/// A part of external memory: the driver's `CUDA_EXTERNAL_MEMORY_BUFFER_DESC`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct ExternalBuffer {
+    pub offset: u64,
+    pub size: u64,
+    pub flags: c_uint,
+    pub reserved: [c_uint; 16],
+}
+
 /// Memory types of a copy's ends.
 pub(crate) const HOST: c_uint = 1;
 pub(crate) const DEVICE: c_uint = 2;
@@ -92,6 +123,11 @@ functions! {
     allocate_host: "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
     free_host: "cuMemFreeHost"(*mut c_void);
     host_address: "cuMemHostGetDevicePointer_v2"(*mut Address, *mut c_void, c_uint);
+    register_host: "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
+    unregister_host: "cuMemHostUnregister"(*mut c_void);
+    import_memory: "cuImportExternalMemory"(*mut Handle, *const ExternalMemory);
+    map_memory: "cuExternalMemoryGetMappedBuffer"(*mut Address, Handle, *const ExternalBuffer);
+    destroy_memory: "cuDestroyExternalMemory"(Handle);
     upload: "cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Handle);
     download: "cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Handle);
     copy: "cuMemcpyDtoDAsync_v2"(Address, Address, usize, Handle);
@@ -101,20 +137,24 @@ functions! {
     load_module: "cuModuleLoadDataEx"(*mut Handle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
     unload_module: "cuModuleUnload"(Handle);
     function: "cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
+    set_attribute: "cuFuncSetAttribute"(Handle, c_int, c_int);
     launch: "cuLaunchKernel"(
         Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
     );
     create_stream: "cuStreamCreate"(*mut Handle, c_uint);
     destroy_stream: "cuStreamDestroy_v2"(Handle);
     synchronize: "cuStreamSynchronize"(Handle);
+    wait_event: "cuStreamWaitEvent"(Handle, Handle, c_uint);
     create_event: "cuEventCreate"(*mut Handle, c_uint);
     record_event: "cuEventRecord"(Handle, Handle);
     await_event: "cuEventSynchronize"(Handle);
+    query_event: "cuEventQuery"(Handle);
     elapsed: "cuEventElapsedTime"(*mut f32, Handle, Handle);
     destroy_event: "cuEventDestroy_v2"(Handle);
     create_graph: "cuGraphCreate"(*mut Handle, c_uint);
     add_kernel: "cuGraphAddKernelNode"(*mut Handle, Handle, *const Handle, usize, *const KernelNode);
     add_copy: "cuGraphAddMemcpyNode"(*mut Handle, Handle, *const Handle, usize, *const CopyNode, Handle);
+    add_event: "cuGraphAddEventRecordNode"(*mut Handle, Handle, *const Handle, usize, Handle);
     instantiate: "cuGraphInstantiateWithFlags"(*mut Handle, Handle, u64);
     set_kernel: "cuGraphExecKernelNodeSetParams"(Handle, Handle, *const KernelNode);
     launch_graph: "cuGraphLaunch"(Handle, Handle);

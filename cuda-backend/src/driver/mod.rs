@@ -33,8 +33,10 @@ pub struct Driver(Arc<Loaded>);
 struct Loaded {
     api: Api,
     version: c_int,
-    /// The functions to call for a block that was handed out, and for one that was taken back.
-    notices: Option<(Notice, Notice)>,
+    /// True if the system has found the library by its name.
+    is_installed: bool,
+    /// The functions to call for a block that was handed out, for one that the host may fill at once, and for one that was taken back.
+    notices: Option<[Notice; 3]>,
     /// The functions above are part of the library, which is therefore never closed before them.
     _library: Library,
 }
@@ -52,7 +54,7 @@ impl Driver {
                     // The library stays loaded: some drivers crash when they are closed after a failure.
                     // SAFETY: as above.
                     std::mem::forget(unsafe { Library::new(name) });
-                    return Driver::new(library, name);
+                    return Driver::new(library, name, true);
                 }
                 Err(error) => reasons.push(error.to_string()),
             }
@@ -69,10 +71,10 @@ impl Driver {
         // SAFETY: as above, and the caller names a driver's library.
         let library = unsafe { Library::new(path) };
         let library = library.map_err(|error| Error::message(format!("{} is no NVIDIA driver: {error}", path.display())))?;
-        Driver::new(library, &path.display().to_string())
+        Driver::new(library, &path.display().to_string(), false)
     }
 
-    fn new(library: Library, name: &str) -> Result<Driver> {
+    fn new(library: Library, name: &str, is_installed: bool) -> Result<Driver> {
         let missing = |symbol: &str| {
             Error::message(format!("the NVIDIA driver {name} has no {symbol}: gradlet needs a driver of CUDA 11.4 or later (version 470)"))
         };
@@ -88,11 +90,17 @@ impl Driver {
         let api = Api::find(&library).map_err(missing)?;
         // SAFETY: only a driver that was made for gradlet's tests has these functions, with this signature.
         let notice = |symbol: &[u8]| unsafe { library.get::<Notice>(symbol).ok().map(|notice| *notice) };
-        let notices = notice(b"emulator_poison\0").zip(notice(b"emulator_ban\0"));
-        let driver = Driver(Arc::new(Loaded { api, version, notices, _library: library }));
+        let notices = [notice(b"emulator_poison\0"), notice(b"emulator_unban\0"), notice(b"emulator_ban\0")];
+        let notices = if let [Some(handed_out), Some(shared), Some(taken_back)] = notices { Some([handed_out, shared, taken_back]) } else { None };
+        let driver = Driver(Arc::new(Loaded { api, version, is_installed, notices, _library: library }));
         // SAFETY: the flags must be 0.
         driver.check("cuInit", unsafe { (driver.api().init)(0) })?;
         Ok(driver)
+    }
+
+    /// True if this is the driver that is installed, not one that was named by its path.
+    pub(crate) fn is_installed(&self) -> bool {
+        self.0.is_installed
     }
 
     pub(crate) fn api(&self) -> &Api {
@@ -120,15 +128,23 @@ impl Driver {
 
     /// Tells a driver that checks memory that the `bytes` bytes at `address` now belong to the program.
     pub(crate) fn handed_out(&self, address: u64, bytes: u64) {
-        if let Some((handed_out, _)) = self.0.notices {
+        if let Some([handed_out, ..]) = self.0.notices {
             // SAFETY: the range is part of an allocation of this driver.
             unsafe { handed_out(address, bytes) }
         }
     }
 
+    /// Does the same for memory that the host may fill before the device has done its work so far.
+    pub(crate) fn shared_out(&self, address: u64, bytes: u64) {
+        if let Some([_, shared, _]) = self.0.notices {
+            // SAFETY: as above.
+            unsafe { shared(address, bytes) }
+        }
+    }
+
     /// Tells a driver that checks memory that the `bytes` bytes at `address` are not the program's any more.
     pub(crate) fn taken_back(&self, address: u64, bytes: u64) {
-        if let Some((_, taken_back)) = self.0.notices {
+        if let Some([.., taken_back]) = self.0.notices {
             // SAFETY: the range is part of an allocation of this driver.
             unsafe { taken_back(address, bytes) }
         }

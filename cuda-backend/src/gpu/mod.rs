@@ -1,24 +1,32 @@
 //! GPUs: what is known of them, and their contexts.
 
+pub(crate) mod ahead;
+pub(crate) mod foreign;
 pub(crate) mod modules;
 pub(crate) mod region;
+mod reuse;
 pub(crate) mod stream;
+pub(crate) mod workspace;
 
 use crate::driver::Driver;
 use crate::driver::api::Handle;
+use crate::lower::TensorCores;
 use gradlet_core::{Error, Result};
 use modules::Modules;
 use std::ffi::{CStr, c_int};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// The smallest compute capability for which gradlet's PTX is made: that of Volta and of a Jetson Xavier.
 const LEAST: (i32, i32) = (7, 0);
 
 /// Attributes of a device, as the driver numbers them.
+const MULTIPROCESSORS: c_int = 16;
 const INTEGRATED: c_int = 18;
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
+/// The most shared memory of a block, if the kernel asks for it.
+const SHARED: c_int = 97;
 
 /// A GPU that the driver has found.
 ///
@@ -31,6 +39,9 @@ pub struct Gpu {
     capability: (i32, i32),
     memory: u64,
     is_integrated: bool,
+    multiprocessors: u32,
+    /// The most shared memory that a block may have, in bytes.
+    shared: u32,
     /// The context that the devices of this GPU share.
     context: Arc<Mutex<Weak<Context>>>,
 }
@@ -62,7 +73,9 @@ impl Gpu {
         };
         let name = CStr::from_bytes_until_nul(&name).map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
         let (capability, is_integrated) = ((attribute(MAJOR)?, attribute(MINOR)?), attribute(INTEGRATED)? != 0);
-        Ok(Gpu { driver: driver.clone(), ordinal: device, name, capability, memory: memory as u64, is_integrated, context: Arc::default() })
+        let [multiprocessors, shared] = [attribute(MULTIPROCESSORS)? as u32, attribute(SHARED)? as u32];
+        let (driver, memory, context) = (driver.clone(), memory as u64, Arc::default());
+        Ok(Gpu { driver, ordinal: device, name, capability, memory, is_integrated, multiprocessors, shared, context })
     }
 
     /// Returns the name of the product, such as `Orin`.
@@ -90,6 +103,16 @@ impl Gpu {
         self.is_integrated
     }
 
+    /// Returns the number of multiprocessors.
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    /// Returns the most shared memory that a block of threads may have, in bytes.
+    pub(crate) fn shared(&self) -> u32 {
+        self.shared
+    }
+
     /// Returns the GPU's context, which is created for its first device. It ends with its last one.
     ///
     /// Fails if the GPU is too old.
@@ -106,8 +129,8 @@ impl Gpu {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the first argument is a place for the handle.
         self.driver.check("cuDevicePrimaryCtxRetain", unsafe { (self.driver.api().retain_context)(&mut handle, self.ordinal) })?;
-        let (driver, gpu, modules) = (self.driver.clone(), self.ordinal, Modules::default());
-        let context = Context { driver, gpu, handle, memory: self.memory, is_integrated: self.is_integrated, modules };
+        let (driver, gpu, modules, tensor_cores) = (self.driver.clone(), self.ordinal, Modules::default(), OnceLock::new());
+        let context = Context { driver, gpu, handle, memory: self.memory, is_integrated: self.is_integrated, modules, tensor_cores };
         let context = Arc::new(context);
         *shared = Arc::downgrade(&context);
         Ok(context)
@@ -130,6 +153,8 @@ pub(crate) struct Context {
     is_integrated: bool,
     /// The kernels that the driver has compiled.
     pub modules: Modules,
+    /// The kernels on tensor cores that have shown on the GPU that they are right.
+    pub tensor_cores: OnceLock<TensorCores>,
 }
 
 // SAFETY: a context may be used by several threads at the same time.
@@ -140,6 +165,11 @@ unsafe impl Sync for Context {}
 impl Context {
     pub(crate) fn handle(&self) -> Handle {
         self.handle
+    }
+
+    /// Returns the driver's number of the GPU.
+    pub(crate) fn gpu(&self) -> c_int {
+        self.gpu
     }
 
     /// Returns the driver, without making this context current.

@@ -41,8 +41,9 @@ impl Modules {
     /// Returns a kernel. The driver compiles it if this is its first use, which takes some milliseconds, unless it finds it in its own
     /// cache on disk.
     ///
-    /// `strict` keeps the compiler from contracting products and sums. Fails with the compiler's log if the driver refuses the kernel.
-    pub(crate) fn function(&self, driver: &Driver, code: &Code, strict: bool) -> Result<Function> {
+    /// `strict` keeps the compiler from contracting products and sums. `shared` is the size of the dynamic shared memory of its blocks, the
+    /// same in all launches of the kernel. Fails with the compiler's log if the driver refuses the kernel.
+    pub(crate) fn function(&self, driver: &Driver, code: &Code, strict: bool, shared: u32) -> Result<Function> {
         let mut both = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         let compiled = &mut both[usize::from(strict)];
         if let Some(found) = compiled.get(code) {
@@ -53,7 +54,8 @@ impl Modules {
         let (name, mut function) = (c_string(&entry)?, std::ptr::null_mut());
         // SAFETY: the first argument is a place for the handle, and the name ends with a zero.
         let status = unsafe { (driver.api().function)(&mut function, module, name.as_ptr()) };
-        if let Err(error) = driver.check("cuModuleGetFunction", status) {
+        let found = driver.check("cuModuleGetFunction", status);
+        if let Err(error) = found.and_then(|()| allow_shared(driver, function, shared)) {
             // SAFETY: nothing uses the module.
             unsafe { (driver.api().unload_module)(module) };
             return Err(error);
@@ -87,6 +89,17 @@ fn load(driver: &Driver, text: &str, entry: &str) -> Result<Handle> {
         error.context(format!("the driver refuses the kernel {entry}: {}", said.trim()))
     })?;
     Ok(module)
+}
+
+/// Allows a kernel this much dynamic shared memory. Without that, it may have the least that every GPU has.
+fn allow_shared(driver: &Driver, function: Handle, shared: u32) -> Result<()> {
+    const EVERYWHERE: u32 = 48 << 10;
+    const MAX_DYNAMIC_SHARED: c_int = 8;
+    if shared <= EVERYWHERE {
+        return Ok(());
+    }
+    // SAFETY: the function exists.
+    driver.check("cuFuncSetAttribute", unsafe { (driver.api().set_attribute)(function, MAX_DYNAMIC_SHARED, shared as c_int) })
 }
 
 fn c_string(text: &str) -> Result<CString> {

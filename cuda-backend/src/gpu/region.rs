@@ -76,7 +76,10 @@ impl Memory {
             Some(address) => address,
             None => self.grow(bytes)?,
         };
-        self.context.driver().handed_out(address, bytes);
+        match self.kind {
+            Kind::Own => self.context.driver().handed_out(address, bytes),
+            Kind::Mapped => self.context.driver().shared_out(address, bytes),
+        }
         Ok(address)
     }
 
@@ -177,19 +180,19 @@ impl Region {
     }
 }
 
-/// A word of 32 bits in a GPU's own memory.
-pub(crate) struct Word {
+/// An allocation in a GPU's own memory.
+pub(crate) struct Allocation {
     context: Arc<Context>,
     address: Address,
 }
 
-impl Word {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Word> {
+impl Allocation {
+    pub(crate) fn new(context: &Arc<Context>, bytes: u64) -> Result<Allocation> {
         let (driver, mut address) = (context.enter()?, 0);
         // SAFETY: the first argument is a place for the address.
-        driver.check("cuMemAlloc", unsafe { (driver.api().allocate)(&mut address, 4) })?;
-        driver.handed_out(address, 4);
-        Ok(Word { context: context.clone(), address })
+        driver.check("cuMemAlloc", unsafe { (driver.api().allocate)(&mut address, bytes as usize) })?;
+        driver.handed_out(address, bytes);
+        Ok(Allocation { context: context.clone(), address })
     }
 
     pub(crate) fn address(&self) -> Address {
@@ -197,10 +200,10 @@ impl Word {
     }
 }
 
-impl Drop for Word {
+impl Drop for Allocation {
     fn drop(&mut self) {
         if let Ok(driver) = self.context.enter() {
-            // SAFETY: nothing uses the word any more.
+            // SAFETY: nothing uses the memory any more.
             unsafe { (driver.api().free)(self.address) };
         }
     }

@@ -14,7 +14,7 @@ const NON_BLOCKING: u32 = 1;
 /// Flag of an event with a time.
 const TIME: u32 = 0;
 /// Flag of an event without a time.
-const NO_TIME: u32 = 2;
+pub(crate) const NO_TIME: u32 = 2;
 /// Flag of memory of the host that every context may use.
 const PORTABLE: u32 = 1;
 
@@ -68,7 +68,7 @@ impl Stream {
         self.handle
     }
 
-    pub(crate) fn context(&self) -> &Context {
+    pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
@@ -77,6 +77,13 @@ impl Stream {
         let driver = self.enter()?;
         // SAFETY: the stream exists as long as this value.
         driver.check("cuStreamSynchronize", unsafe { (driver.api().synchronize)(self.handle) })
+    }
+
+    /// Waits until all work before `event` is done.
+    pub(crate) fn wait_for(&self, event: Handle) -> Result<()> {
+        let driver = self.enter()?;
+        // SAFETY: the event exists.
+        driver.check("cuEventSynchronize", unsafe { (driver.api().await_event)(event) })
     }
 
     /// Calls `work`, which puts work on the stream, waits until that is done, and returns the nanoseconds that it took. Work of other
@@ -89,7 +96,7 @@ impl Stream {
             None => {
                 let mut pair = [std::ptr::null_mut(); 2];
                 let made = pair.iter_mut().try_for_each(|event| new_event(driver, event, TIME));
-                made.inspect_err(|_| destroy_events(driver, &pair))?;
+                made.inspect_err(|_| destroy_events(driver, pair))?;
                 pair
             }
         };
@@ -190,8 +197,8 @@ impl Drop for Stream {
         let Ok(driver) = self.enter() else { return };
         let staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        destroy_events(driver, &staging.read);
-        pairs.iter().for_each(|pair| destroy_events(driver, pair));
+        destroy_events(driver, staging.read);
+        pairs.iter().for_each(|pair| destroy_events(driver, *pair));
         // SAFETY: all work is done, and nothing else has the handles.
         unsafe {
             if !staging.memory.is_null() {
@@ -204,14 +211,14 @@ impl Drop for Stream {
     }
 }
 
-fn new_event(driver: &Driver, event: &mut Handle, flags: u32) -> Result<()> {
+pub(crate) fn new_event(driver: &Driver, event: &mut Handle, flags: u32) -> Result<()> {
     // SAFETY: the first argument is a place for the handle.
     driver.check("cuEventCreate", unsafe { (driver.api().create_event)(event, flags) })
 }
 
-/// Destroys the events that were created.
-fn destroy_events(driver: &Driver, events: &[Handle]) {
-    for &event in events.iter().filter(|event| !event.is_null()) {
+/// Destroys those of the events that exist.
+pub(crate) fn destroy_events(driver: &Driver, events: impl IntoIterator<Item = Handle>) {
+    for event in events.into_iter().filter(|event| !event.is_null()) {
         // SAFETY: nothing else has the handle.
         unsafe { (driver.api().destroy_event)(event) };
     }

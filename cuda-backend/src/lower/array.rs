@@ -1,7 +1,7 @@
 //! Ops that move elements. Their kernels know only the size of an element.
 
 use super::scatter::Rows;
-use super::{Family, Job};
+use super::{Family, Job, Target};
 use crate::lower::call::{Argument, KernelCall};
 use crate::ptx::Code;
 use gradlet_core::custom_op::{OpDef, read_attributes};
@@ -18,7 +18,7 @@ const TILE_ROWS: u32 = 8;
 /// Largest number of blocks of the kernel `transpose`, whose blocks loop over tiles.
 const MAX_BLOCKS: u64 = 1 << 16;
 
-fn has_kernel(op: &OpDef, _: DType) -> bool {
+fn has_kernel(op: &OpDef, _: DType, _: &Target) -> bool {
     matches!(
         op.code,
         code::reshape
@@ -77,6 +77,20 @@ impl Walk {
             groups.push((1, 0));
         }
         Walk { begin, groups }
+    }
+
+    /// Returns this walk over elements of `size` bytes as a walk over pieces of neighbouring elements, with the size of a piece. It is at
+    /// most 16 bytes, and the pieces stay whole in the other tensor.
+    fn in_pieces(&self, size: usize) -> (Walk, usize) {
+        let even = |&(extent, distance): &(u32, i64)| extent % 2 == 0 && distance == 1;
+        let halves = self.groups.first().is_some_and(even) && self.begin % 2 == 0;
+        if size >= 16 || !halves || self.groups[1..].iter().any(|(_, distance)| distance % 2 != 0) {
+            return (self.clone(), size);
+        }
+        let mut walk = Walk { begin: self.begin / 2, groups: self.groups.clone() };
+        walk.groups[0].0 /= 2;
+        walk.groups[1..].iter_mut().for_each(|(_, distance)| *distance /= 2);
+        walk.in_pieces(2 * size)
     }
 
     /// Returns the words of the kernels' `Walk`.
@@ -149,9 +163,9 @@ pub(super) fn elements(tensor: &TensorType) -> Result<u64> {
     tensor.shape.elements().map(|elements| elements as u64).ok_or(Error::TooLarge)
 }
 
-/// Names the kernel for elements of the size of those of `tensor`.
-fn kernel(name: &str, tensor: &TensorType) -> Code {
-    Code::stored("array", format!("{name}_{}", tensor.dtype.size()))
+/// Names the kernel for elements of `size` bytes.
+fn kernel(name: &str, size: usize) -> Code {
+    Code::stored("array", format!("{name}_{size}"))
 }
 
 /// Fills output 0, which is walked, with the elements of input 0.
@@ -161,24 +175,27 @@ fn collect(y: &TensorType, walk: &Walk) -> Result<KernelCall> {
 
 /// Moves all elements of the walked tensor, `walked`, from input `input` to output 0.
 fn moved(name: &str, walked: &TensorType, input: usize, walk: &Walk) -> Result<KernelCall> {
-    let total = elements(walked)?;
+    let (walk, size) = walk.in_pieces(walked.dtype.size());
+    let total = elements(walked)? / (size / walked.dtype.size()) as u64;
     let operands = [Argument::Output(0), Argument::Input(input), Argument::Wide(total), Argument::Wide(walk.begin as u64), walk.words()];
-    Ok(KernelCall::over(total, kernel(name, walked), operands.into()))
+    Ok(KernelCall::over(total, kernel(name, size), operands.into()))
 }
 
 fn transpose(y: &TensorType, walk: Walk) -> Result<KernelCall> {
     let Some((from, to, tiles)) = walk.tiles() else { return collect(y, &walk) };
     Ok(KernelCall {
-        code: kernel("transpose", y),
+        code: kernel("transpose", y.dtype.size()),
         grid: [tiles.min(MAX_BLOCKS) as u32, 1, 1],
         block: [TILE, TILE_ROWS, 1],
+        shared: 0,
         arguments: vec![Argument::Output(0), Argument::Input(0), Argument::Wide(tiles), from.words(), to.words()],
     })
 }
 
 fn pad(x: &TensorType, y: &TensorType, walk: &Walk) -> Result<Vec<KernelCall>> {
     let total = elements(y)?;
-    let fill = KernelCall::over(total, kernel("fill", y), vec![Argument::Output(0), Argument::Input(1), Argument::Wide(total)]);
+    let fill =
+        KernelCall::over(total, kernel("fill", y.dtype.size()), vec![Argument::Output(0), Argument::Input(1), Argument::Wide(total)]);
     let mut calls = vec![fill];
     if elements(x)? > 0 {
         calls.push(moved("place", x, 0, walk)?);
@@ -203,10 +220,11 @@ fn concat(job: &Job<'_>, y: &TensorType) -> Result<Vec<KernelCall>> {
 /// Gathers rows of input 0, which input 1 selects.
 fn gathered(job: &Job<'_>, y: &TensorType, rows: impl Fn(&TensorType) -> Rows) -> Result<Vec<KernelCall>> {
     let index = job.inputs.get(1).ok_or(Error::Internal)?;
-    let total = elements(y)?;
+    let (rows, size) = rows(index).in_pieces(y.dtype.size());
+    let total = elements(y)? / (size / y.dtype.size()) as u64;
     let mut arguments = vec![Argument::Output(0), Argument::Input(0), Argument::Input(1)];
-    arguments.extend(rows(index).arguments(total));
-    Ok(vec![KernelCall::over(total, Code::stored("array", format!("gather_{}_{}", y.dtype.size(), index.dtype)), arguments)])
+    arguments.extend(rows.arguments(total));
+    Ok(vec![KernelCall::over(total, Code::stored("array", format!("gather_{size}_{}", index.dtype)), arguments)])
 }
 
 #[cfg(test)]
@@ -222,6 +240,20 @@ mod tests {
         assert_eq!(broadcast(&[2, 1, 5], &[4, 2, 3, 5]).groups, [(5, 1), (3, 0), (2, 5), (4, 0)]);
         assert_eq!(broadcast(&[1, 5], &[4, 3, 5]).groups, [(5, 1), (12, 0)]);
         assert_eq!(Walk::new(0, permuted(&[2, 3, 4, 5], &[2, 3, 0, 1])).groups, [(6, 20), (20, 1)]);
+    }
+
+    #[test]
+    fn neighbours_move_in_pieces() {
+        let pieces = |dims: &[u32], large: &[u32], begin: i64, size: usize| {
+            let (walk, size) = Walk::new(begin, axes(dims, &distances(large))).in_pieces(size);
+            (walk.begin, walk.groups, size)
+        };
+        assert_eq!(pieces(&[3, 8], &[3, 12], 4, 4), (1, vec![(2, 1), (3, 3)], 16));
+        assert_eq!(pieces(&[3, 8], &[3, 12], 2, 4), (1, vec![(4, 1), (3, 6)], 8));
+        assert_eq!(pieces(&[3, 8], &[3, 9], 4, 4), (4, vec![(8, 1), (3, 9)], 4));
+        assert_eq!(pieces(&[32], &[32], 0, 1), (0, vec![(2, 1)], 16));
+        assert_eq!(pieces(&[7], &[7], 0, 2), (0, vec![(7, 1)], 2));
+        assert_eq!(broadcast(&[4, 1], &[4, 4]).in_pieces(4), (broadcast(&[4, 1], &[4, 4]), 4));
     }
 
     #[test]

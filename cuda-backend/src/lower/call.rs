@@ -17,6 +17,8 @@ pub(crate) struct KernelCall {
     pub grid: [u32; 3],
     /// Numbers of threads of a block in x, y and z.
     pub block: [u32; 3],
+    /// Size of the dynamic shared memory of a block in bytes.
+    pub shared: u32,
     /// The arguments.
     pub arguments: Vec<Argument>,
 }
@@ -32,13 +34,22 @@ pub(crate) enum Argument {
     Words(Vec<u32>),
     /// A number of 64 bits.
     Wide(u64),
+    /// A structure of 64-bit numbers and addresses.
+    Structure(Vec<Argument>),
+    /// The address of the device's workspace. Its content is arbitrary, and kernels that run later overwrite it.
+    Workspace,
 }
 
 impl KernelCall {
+    /// True if the launch uses the device's workspace.
+    pub(crate) fn needs_workspace(&self) -> bool {
+        self.arguments.iter().any(|argument| matches!(argument, Argument::Workspace))
+    }
+
     /// Creates a launch in which `threads` threads share the work, in blocks of [`BLOCK`]. If they are too many, each thread loops, so the
     /// kernel strides by the size of the grid.
     pub(crate) fn over(threads: u64, code: Code, arguments: Vec<Argument>) -> KernelCall {
         let blocks = threads.div_ceil(u64::from(BLOCK)).clamp(1, MAX_BLOCKS) as u32;
-        KernelCall { code, grid: [blocks, 1, 1], block: [BLOCK, 1, 1], arguments }
+        KernelCall { code, grid: [blocks, 1, 1], block: [BLOCK, 1, 1], shared: 0, arguments }
     }
 }

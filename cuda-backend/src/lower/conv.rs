@@ -8,7 +8,7 @@ use gradlet_core::ops::{code, conv2d, conv2d_filter_grad, conv2d_input_grad};
 use gradlet_core::{DType, Error, Result, TensorType, custom_op};
 
 pub(super) const FAMILY: Family = Family {
-    has_kernel: |op, dtype| {
+    has_kernel: |op, dtype, _| {
         let convolution = matches!(op.code, code::conv2d | code::conv2d_input_grad | code::conv2d_filter_grad);
         let depthwise = matches!(op.code, code::depthwise_conv2d | code::depthwise_conv2d_input_grad | code::depthwise_conv2d_filter_grad);
         (convolution || depthwise) && matches!(dtype, DType::F32 | DType::F64)
@@ -22,31 +22,49 @@ const PIXELS: u32 = 4;
 const TILE: [u32; 2] = [32, BLOCK / 32];
 
 fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
-    let call = match job.op.code {
+    match job.op.code {
         code::conv2d | code::depthwise_conv2d => forward(job),
         code::conv2d_input_grad | code::depthwise_conv2d_input_grad => input_grad(job),
         _ => filter_grad(job),
-    };
-    Ok(vec![call?])
+    }
+}
+
+/// True for the ops whose channels do not meet.
+fn is_depthwise(job: &Job<'_>) -> bool {
+    matches!(job.op.code, code::depthwise_conv2d | code::depthwise_conv2d_input_grad | code::depthwise_conv2d_filter_grad)
+}
+
+/// True on a GPU that may add in another order than the portable kernels, if it has kernels for the element type that do so.
+fn is_free(job: &Job<'_>) -> bool {
+    !job.target.strict && job.dtype() == DType::F32
 }
 
 /// Geometry of a convolution.
-struct Convolution {
-    down: Axis,
-    across: Axis,
+pub(super) struct Convolution {
+    pub down: Axis,
+    pub across: Axis,
     /// Numbers of images, of their channels, and of channels of the result.
-    images: u32,
-    channels: u32,
-    filters: u32,
+    pub images: u32,
+    pub channels: u32,
+    pub filters: u32,
 }
 
 impl Convolution {
-    fn new(attributes: conv2d::Attributes, [images, filter, result]: [&TensorType; 3]) -> Result<Convolution> {
+    pub(super) fn new(attributes: conv2d::Attributes, [images, filter, result]: [&TensorType; 3]) -> Result<Convolution> {
         let ([n, h, w, channels], [kh, kw, ..], [_, oh, ow, filters]) = (dims4(images)?, dims4(filter)?, dims4(result)?);
         let conv2d::Attributes { strides, dilations, padding, pads: [top, _, left, _] } = attributes;
         let down = Axis { input: h, output: oh, kernel: kh, stride: strides[0], dilation: dilations[0], before: top };
         let across = Axis { input: w, output: ow, kernel: kw, stride: strides[1], dilation: dilations[1], before: left };
         Ok(Convolution { down: down.padded(padding), across: across.padded(padding), images: n, channels, filters })
+    }
+
+    /// Returns the convolution as the kernels see it, and the kernel. A depthwise one of f32 has quads of channels if it can: they have the
+    /// bits of single ones.
+    fn in_quads(self, job: &Job<'_>) -> (Convolution, Code) {
+        if !is_depthwise(job) || job.dtype() != DType::F32 || !self.has_quads() {
+            return (self, kernel(job, ""));
+        }
+        (Convolution { channels: self.channels / 4, filters: self.filters / 4, ..self }, kernel(job, "_4"))
     }
 
     /// Returns the kernel's structure. `groups` is the number of groups of pixels in a row.
@@ -56,27 +74,40 @@ impl Convolution {
     }
 }
 
-/// Returns the kernel for the op and its element type.
-fn kernel(job: &Job<'_>) -> Code {
-    Code::stored("conv", format!("{}_{}", job.op.name, job.dtype()))
+/// Returns the kernel for the op and its element type, with this suffix of its name.
+fn kernel(job: &Job<'_>, suffix: &str) -> Code {
+    Code::stored("conv", format!("{}_{}{suffix}", job.op.name, job.dtype()))
 }
 
-fn forward(job: &Job<'_>) -> Result<KernelCall> {
+fn forward(job: &Job<'_>) -> Result<Vec<KernelCall>> {
     let ([x, filter, bias @ ..], [y]) = (job.inputs, job.outputs) else { return Err(Error::Internal) };
     let convolution = Convolution::new(custom_op::read_attributes(job.attributes)?, [x, filter, y])?;
+    let bias = (!bias.is_empty()).then_some(2);
+    if is_free(job)
+        && let Some(calls) = if is_depthwise(job) { convolution.depthwise(bias) } else { convolution.forward(bias, &job.target) }
+    {
+        return Ok(calls);
+    }
+    let (convolution, kernel) = convolution.in_quads(job);
     let groups = convolution.across.output.div_ceil(PIXELS);
     let rows = u64::from(convolution.images) * u64::from(convolution.down.output);
     let threads = rows * u64::from(groups) * u64::from(convolution.filters);
-    let bias = if bias.is_empty() { Argument::Wide(0) } else { Argument::Input(2) };
+    let bias = bias.map_or(Argument::Wide(0), Argument::Input);
     let operands = [Argument::Input(0), Argument::Input(1), bias, Argument::Output(0)];
     let sizes = [convolution.words(groups), Argument::Wide(threads)];
-    Ok(KernelCall::over(threads, kernel(job), operands.into_iter().chain(sizes).collect()))
+    Ok(vec![KernelCall::over(threads, kernel, operands.into_iter().chain(sizes).collect())])
 }
 
-fn input_grad(job: &Job<'_>) -> Result<KernelCall> {
+fn input_grad(job: &Job<'_>) -> Result<Vec<KernelCall>> {
     let ([filter, dy], [dx]) = (job.inputs, job.outputs) else { return Err(Error::Internal) };
     let attributes: conv2d_input_grad::Attributes = custom_op::read_attributes(job.attributes)?;
     let convolution = Convolution::new(attributes.conv, [dx, filter, dy])?;
+    if is_free(job)
+        && let Some(calls) = if is_depthwise(job) { convolution.depthwise_input_grad() } else { convolution.input_grad(&job.target) }
+    {
+        return Ok(calls);
+    }
+    let (convolution, kernel) = convolution.in_quads(job);
     // The pixels of a group are a stride apart.
     let Axis { input: width, stride, .. } = convolution.across;
     let in_row = stride.min(width) * width.div_ceil(stride).div_ceil(PIXELS);
@@ -89,13 +120,19 @@ fn input_grad(job: &Job<'_>) -> Result<KernelCall> {
     };
     let operands = [Argument::Input(0), Argument::Input(1), Argument::Output(0)];
     let sizes = [convolution.words(in_row), Argument::Wide(groups)];
-    Ok(KernelCall::over(threads, kernel(job), operands.into_iter().chain(sizes).collect()))
+    Ok(vec![KernelCall::over(threads, kernel, operands.into_iter().chain(sizes).collect())])
 }
 
-fn filter_grad(job: &Job<'_>) -> Result<KernelCall> {
+fn filter_grad(job: &Job<'_>) -> Result<Vec<KernelCall>> {
     let ([x, dy], [dfilter]) = (job.inputs, job.outputs) else { return Err(Error::Internal) };
     let attributes: conv2d_filter_grad::Attributes = custom_op::read_attributes(job.attributes)?;
     let convolution = Convolution::new(attributes.conv, [x, dfilter, dy])?;
+    let target = &job.target;
+    if is_free(job)
+        && let Some(calls) = if is_depthwise(job) { convolution.depthwise_filter_grad(target) } else { convolution.filter_grad(target) }
+    {
+        return Ok(calls);
+    }
     let row = u64::from(convolution.down.output) * u64::from(convolution.across.output);
     let pixels = u64::from(convolution.images) * row;
     let elements = dfilter.shape.elements().ok_or(Error::TooLarge)? as u64;
@@ -103,7 +140,7 @@ fn filter_grad(job: &Job<'_>) -> Result<KernelCall> {
     let operands = [Argument::Input(0), Argument::Input(1), Argument::Output(0)];
     let each = Argument::Wide(pixels.div_ceil(parts.into()));
     let sizes = [convolution.words(0), Argument::Words(vec![parts]), each, Argument::Wide(pixels), Argument::Wide(elements)];
-    Ok(KernelCall::over(elements * u64::from(parts), kernel(job), operands.into_iter().chain(sizes).collect()))
+    Ok(vec![KernelCall::over(elements * u64::from(parts), kernel(job, ""), operands.into_iter().chain(sizes).collect())])
 }
 
 /// Returns the number of parts in which a sum over `pixels` pixels is computed for each of `elements` elements of the filter's gradient, a

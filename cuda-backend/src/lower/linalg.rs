@@ -1,6 +1,7 @@
 //! Products of matrices, and the steps of optimizers that are fused with them.
 
-use super::{Family, Job};
+use super::gemm::{self, End};
+use super::{Family, Job, Target};
 use crate::lower::call::{Argument, KernelCall};
 use crate::ptx::Code;
 use gradlet_core::custom_op::{OpDef, read_attributes};
@@ -17,7 +18,7 @@ const TILES: [u32; 2] = [16, 64];
 /// Largest number of blocks, which loop over tiles.
 const MAX_BLOCKS: u64 = 1 << 16;
 
-fn has_kernel(op: &OpDef, dtype: DType) -> bool {
+fn has_kernel(op: &OpDef, dtype: DType, _: &Target) -> bool {
     match op.code {
         code::matmul => matches!(dtype, DType::F32 | DType::F64 | DType::I32),
         code::dense | code::matmul_sgd | code::matmul_adam => matches!(dtype, DType::F32 | DType::F64),
@@ -27,6 +28,9 @@ fn has_kernel(op: &OpDef, dtype: DType) -> bool {
 
 fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
     use Argument::{Input, Output};
+    if !job.target.strict && job.dtype() == DType::F32 {
+        return fast(job);
+    }
     let call = match (job.op.code, job.inputs) {
         (code::matmul, [a, b]) => {
             let matmul::Attributes { transpose_a, transpose_b } = read_attributes(job.attributes)?;
@@ -52,29 +56,51 @@ fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
     Ok(vec![call])
 }
 
+/// Lowers an op for f32 on a GPU that may add in another order than the portable kernels.
+fn fast(job: &Job<'_>) -> Result<Vec<KernelCall>> {
+    let store = |bias| End::stored(bias, Argument::Output(0));
+    match (job.op.code, job.inputs) {
+        (code::matmul, [a, b]) => {
+            let matmul::Attributes { transpose_a, transpose_b } = read_attributes(job.attributes)?;
+            let shapes = Shapes::new(a, b, [transpose_a != 0, transpose_b != 0])?;
+            Ok(gemm::lower(&job.target, &shapes, [0, 1], store(None)))
+        }
+        (code::dense, [x, kernel, bias @ ..]) => {
+            let dense::Attributes { transpose } = read_attributes(job.attributes)?;
+            let shapes = Shapes::new(x, kernel, [false, transpose != 0])?;
+            Ok(gemm::lower(&job.target, &shapes, [0, 1], store((!bias.is_empty()).then_some(2))))
+        }
+        (code::matmul_sgd, [_, x, dy, _]) => Ok(gemm::lower(&job.target, &Shapes::new(x, dy, [true, false])?, [1, 2], End::sgd())),
+        (code::matmul_adam, [_, _, _, x, dy, _, _]) => {
+            Ok(gemm::lower(&job.target, &Shapes::new(x, dy, [true, false])?, [3, 4], End::adam(job.attributes)))
+        }
+        _ => Err(Error::Internal),
+    }
+}
+
 /// A batch dimension of a product, and the operands that have it. The others broadcast.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Batch {
-    dim: u32,
-    in_a: bool,
-    in_b: bool,
+pub(super) struct Batch {
+    pub dim: u32,
+    pub in_a: bool,
+    pub in_b: bool,
 }
 
 /// Shapes of the operands a[…,m,k] and b[…,k,n] of a product.
 #[derive(Debug, PartialEq)]
-struct Shapes {
-    m: u32,
-    k: u32,
-    n: u32,
+pub(super) struct Shapes {
+    pub m: u32,
+    pub k: u32,
+    pub n: u32,
     /// True for an operand whose matrices are stored transposed.
-    flipped: [bool; 2],
+    pub flipped: [bool; 2],
     /// The batch dimensions, outermost first. None is 1, and no neighbours could count as one.
-    batch: Vec<Batch>,
+    pub batch: Vec<Batch>,
 }
 
 impl Shapes {
     /// Returns the shapes of operands that the op's shape rule has accepted. A vector counts as a matrix of one row.
-    fn new(a: &TensorType, b: &TensorType, flipped: [bool; 2]) -> Result<Shapes> {
+    pub(super) fn new(a: &TensorType, b: &TensorType, flipped: [bool; 2]) -> Result<Shapes> {
         let (a_batch, [a_rows, a_columns]) = matrices(a)?;
         let (b_batch, [b_rows, b_columns]) = matrices(b)?;
         let (m, k) = if flipped[0] { (a_columns, a_rows) } else { (a_rows, a_columns) };
@@ -114,12 +140,12 @@ impl Shapes {
     }
 
     /// Returns the number of products.
-    fn products(&self) -> u64 {
+    pub(super) fn products(&self) -> u64 {
         self.batch.iter().map(|batch| u64::from(batch.dim)).product()
     }
 
     /// Returns the words of the kernels' structure.
-    fn words(&self) -> Vec<u32> {
+    pub(super) fn words(&self) -> Vec<u32> {
         let bits = |of: fn(&Batch) -> bool| (0..).zip(&self.batch).map(|(axis, batch)| u32::from(of(batch)) << axis).sum::<u32>();
         let [flip_a, flip_b] = self.flipped.map(u32::from);
         let mut words = vec![self.m, self.k, self.n, flip_a, flip_b, self.batch.len() as u32];
@@ -136,7 +162,7 @@ impl Shapes {
         let blocks = tiles.clamp(1, MAX_BLOCKS) as u32;
         let arguments = [operands, &[Argument::Words(self.words())], last].concat();
         let code = Code::stored("linalg", format!("{name}{size}_{}", job.dtype()));
-        KernelCall { code, grid: [blocks, 1, 1], block: [THREADS, 1, 1], arguments }
+        KernelCall { code, grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 0, arguments }
     }
 }
 

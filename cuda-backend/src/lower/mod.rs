@@ -3,16 +3,23 @@
 pub(crate) mod array;
 pub(crate) mod call;
 pub(crate) mod conv;
+mod depthwise;
 pub(crate) mod elementwise;
+mod gemm;
+mod implicit_gemm;
 pub(crate) mod linalg;
 pub(crate) mod pool;
 pub(crate) mod reduce;
 pub(crate) mod scatter;
+pub(crate) mod target;
+pub(crate) mod tensor_core;
+mod tiles;
 mod window;
 
 use call::KernelCall;
 use gradlet_core::custom_op::OpDef;
 use gradlet_core::{DType, Error, Result, TensorType};
+pub(crate) use target::{Target, TensorCores};
 
 /// An op with the types of its operands, which its shape rule has accepted. Every output has at least one element.
 #[derive(Clone, Copy)]
@@ -21,6 +28,7 @@ pub(crate) struct Job<'j> {
     pub attributes: &'j [u32],
     pub inputs: &'j [TensorType],
     pub outputs: &'j [TensorType],
+    pub target: Target,
 }
 
 impl Job<'_> {
@@ -32,23 +40,24 @@ impl Job<'_> {
 
 /// A family of ops.
 struct Family {
-    /// True if the family computes this op for this element type.
-    has_kernel: fn(&OpDef, DType) -> bool,
+    /// True if the family computes this op for this element type on this GPU.
+    has_kernel: fn(&OpDef, DType, &Target) -> bool,
     /// Lowers an op of the family. The launches run one after another.
     lower: fn(&Job<'_>) -> Result<Vec<KernelCall>>,
 }
 
-static FAMILIES: [Family; 7] =
-    [elementwise::FAMILY, reduce::FAMILY, linalg::FAMILY, conv::FAMILY, pool::FAMILY, array::FAMILY, scatter::FAMILY];
+/// The families. The first one that has a kernel computes an op.
+static FAMILIES: [Family; 8] =
+    [elementwise::FAMILY, reduce::FAMILY, tensor_core::FAMILY, linalg::FAMILY, conv::FAMILY, pool::FAMILY, array::FAMILY, scatter::FAMILY];
 
 /// True if the GPU computes `op` for inputs of `dtype`.
-pub fn has_kernel(op: &OpDef, dtype: DType) -> bool {
-    FAMILIES.iter().any(|family| (family.has_kernel)(op, dtype))
+pub fn has_kernel(op: &OpDef, dtype: DType, target: &Target) -> bool {
+    FAMILIES.iter().any(|family| (family.has_kernel)(op, dtype, target))
 }
 
 /// Returns the launches that compute an op. Fails with [`Error::NoKernel`] if the GPU does not compute it for this element type.
 pub(crate) fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
     let dtype = job.dtype();
-    let family = FAMILIES.iter().find(|family| (family.has_kernel)(job.op, dtype));
+    let family = FAMILIES.iter().find(|family| (family.has_kernel)(job.op, dtype, &job.target));
     family.map_or(Err(Error::NoKernel { op: job.op.name, dtype }), |family| (family.lower)(job))
 }

@@ -1,7 +1,7 @@
 //! Ops that add rows to a tensor, or replace rows of it, at positions that an index tensor selects.
 
 use super::array::elements;
-use super::{Family, Job};
+use super::{Family, Job, Target};
 use crate::lower::call::{Argument, BLOCK, KernelCall};
 use crate::ptx::Code;
 use gradlet_core::custom_op::{OpDef, read_attributes};
@@ -16,7 +16,7 @@ const WARP: u64 = 32;
 /// Largest number of blocks in x, which loop over updates, and in y, which loop over columns.
 const MAX_BLOCKS: u64 = (1 << 16) - 1;
 
-fn has_kernel(op: &OpDef, dtype: DType) -> bool {
+fn has_kernel(op: &OpDef, dtype: DType, _: &Target) -> bool {
     match op.code {
         code::tensor_scatter_update => true,
         code::gather_grad | code::scatter_nd | code::scatter_add => sums(dtype).is_some(),
@@ -84,6 +84,14 @@ impl Rows {
         Rows { row: product(row), each: product(vectors), shared: 1, limits: limits.to_vec(), drops: false }
     }
 
+    /// Returns these rows of elements of `size` bytes as rows of pieces of at most 16 bytes, with the size of a piece.
+    pub(super) fn in_pieces(mut self, mut size: usize) -> (Rows, usize) {
+        while size < 16 && self.row > 0 && self.row.is_multiple_of(2) {
+            (self.row, size) = (self.row / 2, 2 * size);
+        }
+        (self, size)
+    }
+
     /// Returns the last arguments of the kernels, beginning with the number of `units` over which the kernel loops.
     pub(super) fn arguments(&self, units: u64) -> impl Iterator<Item = Argument> + use<> {
         let mut selection = vec![self.limits.len() as u32, u32::from(self.drops)];
@@ -107,8 +115,10 @@ fn scatter(job: &Job<'_>, y: &TensorType, base: Option<usize>, rows: &Rows) -> R
     let units = elements(&job.inputs[updates])? / rows.row.max(1);
     // Without a base, the kernel gets a null pointer.
     let from = base.map_or(Argument::Wide(0), Argument::Input);
-    let begin = Code::stored("scatter", format!("begin_{size}"));
-    let mut calls = vec![KernelCall::over(total, begin, vec![Argument::Output(0), from, Argument::Wide(total)])];
+    // The copy needs no elements, so it moves 16 bytes at a time if it can.
+    let (pieces, piece) = if (total * size as u64).is_multiple_of(16) { (total * size as u64 / 16, 16) } else { (total, size) };
+    let begin = Code::stored("scatter", format!("begin_{piece}"));
+    let mut calls = vec![KernelCall::over(pieces, begin, vec![Argument::Output(0), from, Argument::Wide(pieces)])];
     if units > 0 {
         let name = match job.op.code {
             code::tensor_scatter_update => format!("replace_{size}"),
@@ -121,6 +131,7 @@ fn scatter(job: &Job<'_>, y: &TensorType, base: Option<usize>, rows: &Rows) -> R
             code: Code::stored("scatter", format!("{name}_{}", job.inputs[index].dtype)),
             grid: [units.min(MAX_BLOCKS) as u32, rows.row.div_ceil(block).min(MAX_BLOCKS) as u32, 1],
             block: [block as u32, 1, 1],
+            shared: 0,
             arguments,
         });
     }

@@ -38,7 +38,8 @@ impl Code {
             Code::Stored { file, entry } => {
                 let file = file_named(file)?;
                 let source = file.source();
-                let text = if source.has(entry) { source.extract([entry.as_str()]) } else { return Err(Error::Internal) };
+                let text = if source.has(entry) { Some(source.extract([entry.as_str()])) } else { for_bf16(source, entry) };
+                let text = text.ok_or(Error::Internal)?;
                 Ok((if contract && file.contracts { contracted(&text) } else { text }, entry.clone()))
             }
             Code::Elementwise(program) => Ok((program.module(functions())?, writer::ENTRY.to_string())),
@@ -73,9 +74,11 @@ macro_rules! files {
     };
 }
 
-static FILES: [File; 11] = files! {
+static FILES: [File; 21] = files! {
     functions: false, steps: false, reduce: false, scan: false, softmax: false, top_k: false, linalg: true, conv: true, pool: true,
-    array: false, scatter: false,
+    gemm: true, thin: false, implicit_gemm: false, depthwise: false, tensor_core_80: false, depthwise_80: false, warpgroup_90a: false,
+    array: false, scatter: false, all_reduce: false,
+    fast_reduce: true, fast_softmax: false,
 };
 
 fn file_named(name: &str) -> Result<&'static File> {
@@ -90,6 +93,15 @@ pub(crate) fn functions() -> &'static Source {
 /// True if a stored file has this entry.
 pub(crate) fn is_stored(file: &str, entry: &str) -> bool {
     file_named(file).is_ok_and(|file| file.source().has(entry))
+}
+
+/// Returns the kernel `entry` for bf16, if there is one for f16. Only the types of products on tensor cores and of conversions from f32
+/// differ.
+fn for_bf16(source: &Source, entry: &str) -> Option<String> {
+    let stored = entry.replacen("_bf16", "_f16", 1);
+    let text = (stored != entry && source.has(&stored)).then(|| source.extract([stored.as_str()]))?;
+    let replaced = [(stored.as_str(), entry), (".f16.f16", ".bf16.bf16"), ("cvt.rn.f16x2", "cvt.rn.bf16x2")];
+    Some(replaced.into_iter().fold(text, |text, (from, to)| text.replace(from, to)))
 }
 
 /// Returns `text` with products, sums and differences that the driver's compiler may contract: those without a mode of rounding.
@@ -116,6 +128,18 @@ mod tests {
                 assert_eq!(text.matches(".entry").count(), 1, "{name}");
                 assert!(text.starts_with(".version"), "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn kernels_for_bf16_are_those_for_f16() {
+        for (file, kind) in [("tensor_core_80", "product_F_64x64"), ("tensor_core_80", "sum_F_4"), ("warpgroup_90a", "warpgroup_F_nn_256")]
+        {
+            let (text, name) = Code::stored(file, kind.replace('F', "bf16")).ptx(true).unwrap();
+            assert!(text.contains(&format!(".entry {name}(")) && !text.contains(&kind.replace('F', "f16")));
+            let converted = text.replace("cvt.f32.f16", "");
+            assert!(!converted.contains(".f16") && converted.contains("cvt.rn.bf16x2.f32"), "{name}");
+            assert_eq!(text.contains(".bf16.bf16"), !kind.starts_with("sum"), "{name}");
         }
     }
 

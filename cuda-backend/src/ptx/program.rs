@@ -3,8 +3,8 @@
 use gradlet_core::custom_op::{Op, OpDef};
 use gradlet_core::{DType, ops};
 
-/// A kernel that computes the elements of its outputs one by one. It does not depend on any size: the numbers of elements and the lengths
-/// of the axes are parameters.
+/// A kernel that computes the elements of its outputs from the elements of its inputs. The numbers of elements and the lengths of the axes
+/// are parameters.
 ///
 /// The elements are divided into axes, innermost first. Tensors in memory are contiguous, so an operand is described by the axes along
 /// which it varies.
@@ -12,6 +12,14 @@ use gradlet_core::{DType, ops};
 pub(crate) struct Program {
     /// Number of axes, from 1 to 8.
     pub axes: usize,
+    /// Number of neighbouring elements that a thread computes at a time: 1, 2, 4 or 8. In each tensor, they have at most 16 bytes, which
+    /// are one access to memory.
+    pub lanes: usize,
+    /// True if the length of the innermost axis is a multiple of `lanes`.
+    pub even: bool,
+    /// Number of segments, which are independent sets of tensors. With several of them, there is one axis, and each block computes elements
+    /// of one segment.
+    pub segments: usize,
     /// The tensors that are read.
     pub loads: Vec<Load>,
     /// The functions that are called for each element, in this order.
@@ -79,6 +87,26 @@ impl Function {
 }
 
 impl Program {
+    /// Creates a program that computes the elements one by one.
+    pub(crate) fn new(axes: usize, loads: Vec<Load>, calls: Vec<Call>) -> Program {
+        Program { axes, lanes: 1, even: true, segments: 1, loads, calls }
+    }
+
+    /// Returns this program with threads that compute as many elements at a time as 16 bytes of its widest tensor have. `inner` are the
+    /// lengths of the innermost axis, one for each segment.
+    pub(crate) fn with_lanes(mut self, inner: &[u64]) -> Program {
+        let read = self.loads.iter().filter(|load| load.varies != 0).map(|load| load.dtype);
+        let sizes = read.chain(self.stored().map(|call| call.result)).map(DType::size);
+        self.lanes = (16 / sizes.max().unwrap_or(16)).clamp(1, 8);
+        self.even = inner.iter().all(|length| length % self.lanes as u64 == 0);
+        self
+    }
+
+    /// Returns the calls whose results are stored.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.kept)
+    }
+
     /// Returns the bits of all axes.
     pub(crate) fn all_axes(&self) -> u8 {
         u8::MAX >> (8 - self.axes)

@@ -1,12 +1,14 @@
 //! Writes the PTX of a program.
 
-use super::program::{Operand, Program};
+use super::program::{Load, Operand, Program};
 use super::writer::Writer;
 use crate::ptx::Source;
 use gradlet_core::{DType, Error, Result};
 
 /// Function that divides numbers of elements.
 const QUOTIENT: &str = "quotient";
+/// Number of words of a segment before the addresses of its tensors.
+const BEFORE: usize = 3;
 
 impl Program {
     /// Returns a module with the program's kernel and the functions that it calls.
@@ -27,59 +29,112 @@ impl Program {
     /// Returns the text of the kernel.
     fn entry(&self) -> Result<String> {
         let mut writer = Writer::default();
-        let parameters = self.parameters();
         let sizes: Vec<String> = (0..self.axes - 1).map(|axis| writer.parameter("b64", "u64", &format!("axis_{axis}"))).collect();
-        let base = |writer: &mut Writer, kind: &str, index| {
-            let generic = writer.parameter("b64", "u64", &format!("{kind}_{index}"));
+        writer.guard();
+        let segment = if self.segments > 1 { Some(writer.share_segments(self.segments, self.words())) } else { None };
+        if segment.is_none() {
+            writer.share_elements();
+        }
+        let base = |operand: usize| {
+            let place = segment.as_ref().map_or(format!("operand_{operand}"), |segment| format!("{segment}+{}", 8 * (BEFORE + operand)));
+            let generic = writer.parameter("b64", "u64", &place);
             writer.set("b64", "cvta.to.global.u64", &[&generic])
         };
-        let stored: Vec<usize> = (0..self.calls.len()).filter(|&index| self.calls[index].kept).collect();
-        let inputs: Vec<String> = (0..self.loads.len()).map(|index| base(&mut writer, "input", index)).collect();
-        let outputs: Vec<String> = (0..stored.len()).map(|index| base(&mut writer, "output", index)).collect();
+        let bases: Vec<String> = (0..self.operands()).map(base).collect();
 
-        writer.begin_loop();
-        let positions = self.positions(&mut writer, &sizes);
-        let mut loaded = Vec::new();
-        for (load, base) in self.loads.iter().zip(&inputs) {
-            let position = positions.iter().find(|(varies, _)| *varies == load.varies).map(|(_, position)| position.as_str());
-            loaded.push(writer.load(load.dtype, base, position));
+        writer.begin_loop(self.lanes);
+        self.body(&mut writer, &sizes, &bases, self.lanes)?;
+        writer.end_loop();
+        if !self.even {
+            writer.begin_loop(1);
+            self.body(&mut writer, &sizes, &bases, 1)?;
+            writer.end_loop();
         }
-        let mut results: Vec<(String, DType)> = Vec::new();
-        for call in &self.calls {
-            let arguments = call.arguments.iter().map(|argument| match argument {
-                Operand::Load(index) => Some((loaded.get(*index)?.clone(), self.loads.get(*index)?.dtype)),
-                Operand::Call(index) => results.get(*index).cloned(),
-            });
-            let arguments: Vec<(String, DType)> = arguments.collect::<Option<_>>().ok_or(Error::Internal)?;
-            results.push((writer.call(call, &arguments), call.result));
+        Ok(writer.finish(&self.parameters()))
+    }
+
+    /// Number of tensors.
+    fn operands(&self) -> usize {
+        self.loads.len() + self.stored().count()
+    }
+
+    /// Number of words of 64 bits that describe a segment.
+    pub(crate) fn words(&self) -> usize {
+        BEFORE + self.operands()
+    }
+
+    /// Computes `lanes` elements, from the writer's current one on. `bases` are the tensors' addresses.
+    fn body(&self, writer: &mut Writer, sizes: &[String], bases: &[String], lanes: usize) -> Result<()> {
+        let (inputs, outputs) = bases.split_at(self.loads.len());
+        let loaded = self.load(writer, sizes, inputs, lanes);
+        let mut kept: Vec<Vec<String>> = vec![Vec::new(); outputs.len()];
+        for lane in 0..lanes {
+            let mut results: Vec<(String, DType)> = Vec::new();
+            for call in &self.calls {
+                let arguments = call.arguments.iter().map(|argument| match argument {
+                    Operand::Load(index) => {
+                        let values = loaded.get(*index)?;
+                        // A value that is the same for all lanes was loaded once.
+                        Some((values.get(lane).or(values.first())?.clone(), self.loads.get(*index)?.dtype))
+                    }
+                    Operand::Call(index) => results.get(*index).cloned(),
+                });
+                let arguments: Vec<(String, DType)> = arguments.collect::<Option<_>>().ok_or(Error::Internal)?;
+                results.push((writer.call(call, &arguments), call.result));
+            }
+            let stored = results.into_iter().zip(&self.calls).filter(|(_, call)| call.kept);
+            kept.iter_mut().zip(stored).for_each(|(kept, ((value, _), _))| kept.push(value));
         }
-        // An output can have the address of an input: all reads of an element come before its writes.
-        for (&index, base) in stored.iter().zip(&outputs) {
-            let (value, dtype) = &results[index];
-            writer.store(*dtype, base, value);
+        // An output can have the address of an input: all reads of these elements come before their writes.
+        for ((call, base), values) in self.stored().zip(outputs).zip(&kept) {
+            writer.store(call.result, base, values);
         }
-        Ok(writer.finish(&parameters))
+        Ok(())
+    }
+
+    /// Loads the elements of the inputs for `lanes` elements. Returns the registers by input and lane, with one register if all lanes have
+    /// the same value.
+    fn load(&self, writer: &mut Writer, sizes: &[String], inputs: &[String], lanes: usize) -> Vec<Vec<String>> {
+        let first = writer.element.clone();
+        let mut positions = vec![self.positions(writer, sizes, &first)];
+        let apart = !self.even && self.partial().next().is_some();
+        for lane in if apart { 1..lanes } else { 0..0 } {
+            let element = writer.set("b64", "add.s64", &[&first, &lane.to_string()]);
+            positions.push(self.positions(writer, sizes, &element));
+        }
+        let mut load = |(load, base): (&Load, &String)| {
+            let of = |positions: &Vec<(u8, String)>| positions.iter().find(|(varies, _)| *varies == load.varies).map(|(_, at)| at.clone());
+            let partial = load.varies != 0 && load.varies != self.all_axes();
+            if partial && apart {
+                return positions.iter().flat_map(|positions| writer.load(load.dtype, base, of(positions).as_deref(), 1)).collect();
+            }
+            writer.load(load.dtype, base, of(&positions[0]).as_deref(), if load.varies & 1 == 0 { 1 } else { lanes })
+        };
+        self.loads.iter().zip(inputs).map(&mut load).collect()
     }
 
     /// Returns the declarations of the parameters.
     fn parameters(&self) -> String {
         let wide = |kind: &'static str, count: usize| (0..count).map(move |index| format!(".param .u64 {kind}_{index}"));
-        let outputs = self.calls.iter().filter(|call| call.kept).count();
-        let fixed = [".param .u64 fault", ".param .u32 step", ".param .u64 elements"].map(String::from);
-        let operands = wide("input", self.loads.len()).chain(wide("output", outputs));
-        let all: Vec<String> = fixed.into_iter().chain(wide("axis", self.axes - 1)).chain(operands).collect();
+        let mut all = vec![".param .u64 fault".to_string(), ".param .u32 step".to_string()];
+        if self.segments > 1 {
+            all.push(format!(".param .align 8 .b8 segments[{}]", 8 * self.segments * self.words()));
+        } else {
+            all.push(".param .u64 elements".to_string());
+            all.extend(wide("axis", self.axes - 1).chain(wide("operand", self.operands())));
+        }
         all.join(",\n\t")
     }
 
-    /// Computes the position of the current element in each kind of tensor. Returns registers by the axes along which such tensors vary. A
+    /// Computes the position of an element in each kind of tensor. Returns registers by the axes along which such tensors vary. A
     /// tensor that varies along no axis has no position.
-    fn positions(&self, writer: &mut Writer, sizes: &[String]) -> Vec<(u8, String)> {
+    fn positions(&self, writer: &mut Writer, sizes: &[String], element: &str) -> Vec<(u8, String)> {
         let mut kinds: Vec<u8> = self.partial().collect();
         kinds.sort();
         kinds.dedup();
         // A position is a sum over axes. The stride of an axis is the product of the sizes of the inner axes along which the tensor varies.
         let mut sums: Vec<(u8, String, String)> = Vec::new();
-        let mut rest = writer.element.clone();
+        let mut rest = element.to_string();
         for axis in 0..self.axes {
             let bit = 1 << axis;
             if kinds.iter().all(|&varies| varies < bit) {
@@ -106,16 +161,16 @@ impl Program {
                 }
             }
         }
-        let whole = (self.all_axes(), writer.element.clone());
+        let whole = (self.all_axes(), element.to_string());
         sums.into_iter().map(|(varies, sum, _)| (varies, sum)).chain([whole]).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::program::{Call, Function, Load, known};
+    use super::super::program::{Call, Function, known};
     use super::*;
-    use crate::lower::{Job, lower};
+    use crate::lower::{Job, Target, lower};
     use crate::ptx;
     use gradlet_core::custom_op::{Kernel, OpDef};
     use gradlet_core::{Shape, TensorType, ops};
@@ -128,7 +183,7 @@ mod tests {
     /// Returns the module for an op on these inputs.
     fn module(op: &'static OpDef, attributes: &[u32], inputs: &[TensorType]) -> String {
         let outputs = op.output_types(inputs, attributes).unwrap();
-        let job = Job { op, attributes, inputs, outputs: &outputs[..usize::from(op.outputs)] };
+        let job = Job { op, attributes, inputs, outputs: &outputs[..usize::from(op.outputs)], target: Target::ORIN };
         lower(&job).unwrap()[0].code.ptx(true).unwrap().0
     }
 
@@ -138,7 +193,8 @@ mod tests {
         let mut modules = Vec::new();
         for kernel in ops::KERNELS.iter().filter(alone) {
             let (op, dtype) = (kernel.def, kernel.dtype);
-            let mut inputs = vec![tensor(dtype, &[3, 5]); usize::from(op.inputs.0)];
+            // So many elements that a thread computes several, and an odd number, so that some are left.
+            let mut inputs = vec![tensor(dtype, &[129, 129]); usize::from(op.inputs.0)];
             match op.code {
                 ops::code::select => inputs[2].dtype = DType::Bool,
                 ops::code::sgd_step => inputs[2] = tensor(dtype, &[]),
@@ -169,7 +225,7 @@ mod tests {
         ];
         let loads = [(DType::F32, 7), (DType::F32, 5), (DType::F32, 0), (DType::I8, 6)];
         let loads = loads.map(|(dtype, varies)| Load { dtype, varies }).to_vec();
-        Program { axes: 3, loads, calls }.module(ptx::functions()).unwrap()
+        Program::new(3, loads, calls).module(ptx::functions()).unwrap()
     }
 
     #[test]
@@ -196,7 +252,9 @@ mod tests {
     fn the_text_does_not_depend_on_sizes() {
         let sum = |a: &[u32], b: &[u32]| module(&ops::add::DEF, &[], &[tensor(DType::F32, a), tensor(DType::F32, b)]);
         assert_eq!(sum(&[2, 3, 4], &[2, 3, 4]), sum(&[7], &[7]));
-        assert_eq!(sum(&[2, 3, 4], &[4]), sum(&[90, 1000], &[1000]));
+        assert_eq!(sum(&[2, 3, 4], &[4]), sum(&[9, 1000], &[1000]));
+        assert_eq!(sum(&[200, 1000], &[1000]), sum(&[5, 4000], &[4000]));
+        assert_ne!(sum(&[200, 1000], &[1000]), sum(&[200, 1001], &[1001]));
         assert_ne!(sum(&[2, 3], &[3]), sum(&[2, 3], &[2, 1]));
         assert_eq!(mixed(), mixed());
         assert!(!sum(&[7], &[]).contains(QUOTIENT));

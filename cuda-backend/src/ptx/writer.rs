@@ -13,12 +13,18 @@ pub(super) struct Writer {
     body: String,
     /// Number of registers of each type.
     registers: Vec<(&'static str, usize)>,
-    /// Register with the number of the current element.
+    /// Register with the number of the first element that the thread computes now.
     pub element: String,
-    /// Registers with the number of elements and the number of threads.
-    ends: [String; 2],
+    /// Registers with the number of elements, the number of the thread, and the number of threads that share the elements.
+    elements: String,
+    thread: String,
+    threads: String,
     /// Registers with the address of the fault word and the number of the step.
     fault: [String; 2],
+    /// Number of loops, and the registers with the last one's end and step.
+    loops: usize,
+    end: String,
+    step: String,
 }
 
 impl Writer {
@@ -52,31 +58,79 @@ impl Writer {
         self.set(kind, &format!("ld.param.{memory}"), &[&format!("[{name}]")])
     }
 
-    /// Begins the loop over the elements of a thread, unless an earlier step has refused its data.
-    pub(super) fn begin_loop(&mut self) {
+    /// Returns from the kernel if an earlier step has refused its data.
+    pub(super) fn guard(&mut self) {
         self.fault = [self.parameter("b64", "u64", "fault"), self.parameter("b32", "u32", "step")];
         let [fault, step] = self.fault.clone();
         let word = self.set("b64", "cvta.to.global.u64", &[&fault]);
         let refused = self.set("b32", "ld.volatile.global.u32", &[&format!("[{word}]")]);
         let earlier = self.set("pred", "setp.lt.u32", &[&refused, &step]);
         self.line(&format!("@{earlier} bra \tDONE;"));
-        let [block, size, thread, blocks] =
-            ["%ctaid.x", "%ntid.x", "%tid.x", "%nctaid.x"].map(|special| self.set("b32", "mov.u32", &[special]));
-        let thread = self.set("b64", "cvt.u64.u32", &[&thread]);
-        self.element = self.set("b64", "mad.wide.u32", &[&block, &size, &thread]);
-        self.ends = [self.parameter("b64", "u64", "elements"), self.set("b64", "mul.wide.u32", &[&blocks, &size])];
-        let (element, [elements, _]) = (self.element.clone(), self.ends.clone());
-        let none = self.set("pred", "setp.ge.u64", &[&element, &elements]);
-        self.line(&format!("@{none} bra \tDONE;"));
-        self.body += "NEXT:\n";
     }
 
-    /// Ends the loop, and returns the kernel with these parameters.
-    pub(super) fn finish(mut self, parameters: &str) -> String {
-        let (element, [elements, threads]) = (self.element.clone(), self.ends.clone());
-        self.line(&format!("add.s64 \t{element}, {element}, {threads};"));
-        let more = self.set("pred", "setp.lt.u64", &[&element, &elements]);
-        self.line(&format!("@{more} bra \tNEXT;"));
+    /// Numbers the threads of all blocks, which share the elements.
+    pub(super) fn share_elements(&mut self) {
+        let [block, blocks] = ["%ctaid.x", "%nctaid.x"].map(|special| self.set("b32", "mov.u32", &[special]));
+        self.elements = self.parameter("b64", "u64", "elements");
+        self.number_threads(&block, &blocks);
+    }
+
+    /// Finds the segment of this block, and numbers the threads of its blocks. Each of the segments has `words` words of 64 bits: the
+    /// numbers of its first block, of its blocks and of its elements, then addresses. Returns the register with the place of the segment.
+    pub(super) fn share_segments(&mut self, segments: usize, words: usize) -> String {
+        let (block, start) = (self.set("b32", "mov.u32", &["%ctaid.x"]), self.set("b64", "mov.b64", &["segments"]));
+        let offset = self.set("b64", "mov.u64", &["0"]);
+        for bytes in (1..segments).map(|segment| segment * words * 8) {
+            let first = self.parameter("b32", "u32", &format!("segments+{bytes}"));
+            let reached = self.set("pred", "setp.ge.u32", &[&block, &first]);
+            self.line(&format!("@{reached} mov.u64 \t{offset}, {bytes};"));
+        }
+        let place = self.set("b64", "add.s64", &[&start, &offset]);
+        let [first, blocks] = [0, 8].map(|at| self.parameter("b32", "u32", &format!("{place}+{at}")));
+        self.elements = self.parameter("b64", "u64", &format!("{place}+16"));
+        let block = self.set("b32", "sub.s32", &[&block, &first]);
+        self.number_threads(&block, &blocks);
+        place
+    }
+
+    fn number_threads(&mut self, block: &str, blocks: &str) {
+        let [size, thread] = ["%ntid.x", "%tid.x"].map(|special| self.set("b32", "mov.u32", &[special]));
+        let thread = self.set("b64", "cvt.u64.u32", &[&thread]);
+        self.thread = self.set("b64", "mad.wide.u32", &[block, &size, &thread]);
+        self.threads = self.set("b64", "mul.wide.u32", &[blocks, &size]);
+    }
+
+    /// Begins a loop in which each thread computes `lanes` neighbouring elements at a time, as long as there are so many. A second loop
+    /// begins where the first one ends.
+    pub(super) fn begin_loop(&mut self, lanes: usize) {
+        let (elements, thread, threads, lanes) = (self.elements.clone(), self.thread.clone(), self.threads.clone(), lanes.to_string());
+        self.element = match self.loops {
+            0 => self.set("b64", "mul.lo.s64", &[&thread, &lanes]),
+            _ => self.set("b64", "add.s64", &[&self.end.clone(), &thread]),
+        };
+        self.end = if lanes == "1" { elements } else { self.set("b64", "and.b64", &[&elements, &format!("-{lanes}")]) };
+        self.step = self.set("b64", "mul.lo.s64", &[&threads, &lanes]);
+        self.loops += 1;
+        self.repeat("ge", "END");
+        self.body += &format!("LOOP_{}:\n", self.loops);
+    }
+
+    /// Ends the loop.
+    pub(super) fn end_loop(&mut self) {
+        self.line(&format!("add.s64 \t{element}, {element}, {step};", element = self.element, step = self.step));
+        self.repeat("lt", "LOOP");
+        self.body += &format!("END_{}:\n", self.loops);
+    }
+
+    /// Jumps to a label of the loop if the current element compares like this with the loop's end.
+    fn repeat(&mut self, comparison: &str, label: &str) {
+        let (element, end) = (self.element.clone(), self.end.clone());
+        let jumps = self.set("pred", &format!("setp.{comparison}.u64"), &[&element, &end]);
+        self.line(&format!("@{jumps} bra \t{label}_{};", self.loops));
+    }
+
+    /// Returns the kernel with these parameters.
+    pub(super) fn finish(self, parameters: &str) -> String {
         let mut text = format!(".visible .entry {ENTRY}(\n\t{parameters}\n)\n{{\n");
         for (kind, count) in &self.registers {
             // Writing to a string cannot fail.
@@ -94,14 +148,34 @@ impl Writer {
         }
     }
 
-    pub(super) fn load(&mut self, dtype: DType, base: &str, position: Option<&str>) -> String {
+    /// Loads `lanes` neighbouring elements from a position on. Returns a register for each of them.
+    pub(super) fn load(&mut self, dtype: DType, base: &str, position: Option<&str>, lanes: usize) -> Vec<String> {
         let address = self.address(dtype, base, position);
-        self.set(register(dtype), &format!("ld.global.{}", memory(dtype)), &[&format!("[{address}]")])
+        let (kind, memory, count) = pieces(dtype, lanes);
+        let loaded: Vec<String> = (0..count).map(|_| self.register(kind)).collect();
+        self.line(&format!("ld.global{memory} \t{}, [{address}];", vector(&loaded)));
+        if count == lanes {
+            return loaded;
+        }
+        let (bits, sign) = (8 * dtype.size(), if dtype == DType::I8 { "s32" } else { "u32" });
+        let field = |lane: usize| {
+            self.set("b32", &format!("bfe.{sign}"), &[&loaded[lane * bits / 32], &(lane * bits % 32).to_string(), &bits.to_string()])
+        };
+        (0..lanes).map(field).collect()
     }
 
-    pub(super) fn store(&mut self, dtype: DType, base: &str, value: &str) {
+    /// Stores neighbouring elements, beginning at the current one.
+    pub(super) fn store(&mut self, dtype: DType, base: &str, values: &[String]) {
         let address = self.address(dtype, base, Some(&self.element.clone()));
-        self.line(&format!("st.global.{} \t[{address}], {value};", memory(dtype)));
+        let (_, memory, count) = pieces(dtype, values.len());
+        let bits = 8 * dtype.size();
+        let joined = values.chunks(values.len() / count).map(|fields| {
+            let mut fields = fields.iter().zip((0..).step_by(bits));
+            let first = fields.next().map_or(String::new(), |(value, _)| value.clone());
+            fields.fold(first, |word, (value, at)| self.set("b32", "bfi.b32", &[value, &word, &at.to_string(), &bits.to_string()]))
+        });
+        let joined: Vec<String> = joined.collect();
+        self.line(&format!("st.global{memory} \t[{address}], {};", vector(&joined)));
     }
 
     /// Calls the function of an op, and returns the register with its result.
@@ -153,6 +227,22 @@ fn register(dtype: DType) -> &'static str {
         DType::I64 => "b64",
         _ => "b32",
     }
+}
+
+/// Returns how `lanes` neighbouring elements are accessed at once: the type of the registers, the access's type, and the number of
+/// registers. Small elements share registers.
+fn pieces(dtype: DType, lanes: usize) -> (&'static str, String, usize) {
+    let bytes = lanes * dtype.size();
+    let (memory, count) = match dtype.size() {
+        1 | 2 if lanes > 1 => (if bytes == 2 { "u16" } else { "u32" }, bytes.div_ceil(4)),
+        _ => (memory(dtype), lanes),
+    };
+    (register(dtype), if count == 1 { format!(".{memory}") } else { format!(".v{count}.{memory}") }, count)
+}
+
+/// Returns the operand that consists of these registers.
+fn vector(registers: &[String]) -> String {
+    if let [one] = registers { one.clone() } else { format!("{{{}}}", registers.join(", ")) }
 }
 
 /// Returns the type of an element in memory.

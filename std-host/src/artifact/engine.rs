@@ -6,7 +6,7 @@ use gradlet_core::function::ConcreteFunction;
 use gradlet_core::runtime::format::Said;
 use gradlet_core::{Device, Eager, Error, Program, Result, Scope, Session, Tensor, Variable};
 use std::fmt::Arguments;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Function that receives printed text.
 pub(crate) type Out = dyn Fn(Arguments<'_>) + Send + Sync;
@@ -21,11 +21,47 @@ pub(crate) enum Engine {
 
 /// Functions over variables on a device.
 pub(crate) struct Functions {
+    /// One for each signature.
+    functions: Vec<Compiled>,
+    state: Arc<State>,
+}
+
+/// A signature that a device has compiled.
+#[derive(Clone)]
+struct Compiled {
+    name: String,
+    function: ConcreteFunction,
+    /// True if it assigns a variable.
+    assigns: bool,
+}
+
+/// The variables, which all sessions share.
+struct State {
     variables: Vec<Variable>,
-    /// The functions, one for each signature, with its name.
-    functions: Vec<(String, ConcreteFunction)>,
-    /// Lock that a call holds, so that no other call sees half of its assignments.
-    turn: Mutex<()>,
+    /// Lock that a call holds, so that no other call sees half of its assignments. Calls that assign nothing hold it together.
+    turn: RwLock<()>,
+}
+
+impl State {
+    fn reads(&self) -> RwLockReadGuard<'_, ()> {
+        self.turn.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn assigns(&self) -> RwLockWriteGuard<'_, ()> {
+        self.turn.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Functions {
+    fn run(&self, name: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let compiled = self.functions.iter().find(|compiled| compiled.name == name).ok_or(Error::UnknownSignature)?;
+        if compiled.assigns {
+            let _turn = self.state.assigns();
+            return compiled.function.run(inputs);
+        }
+        let _turn = self.state.reads();
+        compiled.function.run(inputs)
+    }
 }
 
 impl Engine {
@@ -52,9 +88,19 @@ impl Engine {
             Ok(variable)
         });
         let variables = variables.collect::<Result<Vec<_>>>()?;
-        let function = |name: &String| Ok((name.clone(), gradlet_core::artifact::function(program, name, &variables, device)?));
-        let functions = description.signatures.iter().map(|signature| function(&signature.name)).collect::<Result<_>>()?;
-        Ok(Engine::Functions(Functions { variables, functions, turn: Mutex::default() }))
+        let compiled = |name: &String| {
+            let function = gradlet_core::artifact::function(program, name, &variables, device)?;
+            let assigns = function.graph().captures.iter().any(|capture| capture.assigned.is_some());
+            Ok(Compiled { name: name.clone(), function, assigns })
+        };
+        let functions = description.signatures.iter().map(|signature| compiled(&signature.name)).collect::<Result<_>>()?;
+        Ok(Engine::Functions(Functions { functions, state: Arc::new(State { variables, turn: RwLock::default() }) }))
+    }
+
+    /// Returns an engine over the same variables, or `None` if this is an executor, whose variables are in its arena.
+    pub(crate) fn shared(&self) -> Option<Engine> {
+        let Engine::Functions(Functions { functions, state }) = self else { return None };
+        Some(Engine::Functions(Functions { functions: functions.clone(), state: state.clone() }))
     }
 
     /// Returns the value of each variable, or `None` for one without a value.
@@ -63,10 +109,10 @@ impl Engine {
             Engine::Session(arena) => with_session(program, arena, |session| {
                 Ok((0..session.variable_count()).map(|index| session.variable(index).ok().map(<[u8]>::to_vec)).collect())
             }),
-            Engine::Functions(Functions { variables, turn, .. }) => {
-                let _turn = lock(turn);
+            Engine::Functions(Functions { state, .. }) => {
+                let _turn = state.reads();
                 let value = |variable: &Variable| variable.is_built().then(|| Ok(read(variable)?.bytes()?.to_vec())).transpose();
-                variables.iter().map(value).collect()
+                state.variables.iter().map(value).collect()
             }
         }
     }
@@ -77,7 +123,7 @@ impl Engine {
             Engine::Session(arena) => with_session(program, arena, |session| {
                 Tensor::from_bytes(device, description.variables[index].tensor_type, session.variable(index)?)
             }),
-            Engine::Functions(Functions { variables, .. }) => read(&variables[index]),
+            Engine::Functions(Functions { state, .. }) => read(&state.variables[index]),
         }
     }
 
@@ -88,10 +134,11 @@ impl Engine {
                 session.variable_mut(index)?.copy_from_slice(&value.bytes()?);
                 Ok(())
             }),
-            Engine::Functions(Functions { variables, turn, .. }) => {
-                let _turn = lock(turn);
-                let device = variables[index].device()?;
-                Eager::new(&device).assign(&variables[index], &value.to(&device)?)
+            Engine::Functions(Functions { state, .. }) => {
+                let _turn = state.assigns();
+                let variable = &state.variables[index];
+                let device = variable.device()?;
+                Eager::new(&device).assign(variable, &value.to(&device)?)
             }
         }
     }
@@ -100,11 +147,11 @@ impl Engine {
     pub(crate) fn reset(&self, program: &Program<'_>) -> Result<()> {
         match self {
             Engine::Session(arena) => Session::new(program, &mut lock(arena)).map(drop),
-            Engine::Functions(Functions { variables, turn, .. }) => {
-                let _turn = lock(turn);
+            Engine::Functions(Functions { state, .. }) => {
+                let _turn = state.assigns();
                 let mut arena = AlignedBytes::zeroed(program.arena_bytes());
                 let session = Session::new(program, &mut arena)?;
-                let built = variables.iter().enumerate().filter(|(_, variable)| variable.is_built());
+                let built = state.variables.iter().enumerate().filter(|(_, variable)| variable.is_built());
                 let initial = built.map(|(index, variable)| {
                     Ok((variable, Tensor::from_bytes(&variable.device()?, variable.tensor_type()?, session.variable(index)?)?))
                 });
@@ -124,11 +171,7 @@ impl Engine {
     ) -> Result<Vec<Tensor>> {
         let ran = match self {
             Engine::Session(arena) => with_session(program, arena, |session| run(session, info, inputs, (device, out))),
-            Engine::Functions(Functions { functions, turn, .. }) => {
-                let _turn = lock(turn);
-                let (_, function) = functions.iter().find(|(own, _)| *own == info.name).ok_or(Error::UnknownSignature)?;
-                function.run(inputs)
-            }
+            Engine::Functions(functions) => functions.run(&info.name, inputs),
         };
         ran.map_err(|error| error.context(format!("signature {:?}", info.name)))
     }

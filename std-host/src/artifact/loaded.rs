@@ -65,8 +65,8 @@ self_cell::self_cell!(
 
 /// A loaded artifact. Its variables keep their values between calls, and all signatures share them.
 pub struct Loaded {
-    checked: Checked,
-    description: Description,
+    checked: Arc<Checked>,
+    description: Arc<Description>,
     engine: Engine,
     device: Device,
     /// The receiver of printed text, if it is not the standard output.
@@ -87,6 +87,7 @@ impl Loaded {
         let checked = Checked::try_new(AlignedBytes::from(bytes), |bytes| Program::load(bytes, ops::KERNELS, &names));
         let checked = checked.map_err(|error| explain(bytes, error))?;
         let engine = Engine::session(checked.borrow_dependent())?;
+        let (checked, description) = (Arc::new(checked), Arc::new(description));
         Ok(Loaded { checked, description, engine, device: crate::compute::devices::cpu(), out: None })
     }
 
@@ -127,9 +128,47 @@ impl Loaded {
         Ok(Loaded { engine, device, ..self })
     }
 
+    /// Returns another session: the same signatures over the same variables, for another thread.
+    ///
+    /// Sessions share the variables and constants. Each has scratch memory and results of its own, which it allocates when a signature
+    /// first runs there, so `n` sessions need the memory of one set of weights and of `n` runs. Signatures that assign no variable run at
+    /// the same time in different sessions. One that assigns variables, such as a training step, waits until the others end, and they wait
+    /// for it: no call sees half of a step.
+    ///
+    /// Fails if the artifact was only loaded: call [`Loaded::on`] first.
+    ///
+    /// ```
+    /// use gradlet::{Artifact, Eager, Function, Scope, Tensor};
+    /// let scope = Eager::new(&gradlet::cpu());
+    /// let x = Tensor::new(&scope.device(), &[1.0f32, 2.0], &[2])?;
+    /// let double = Function::new(|_: &dyn Scope, x: Tensor| x.add(&x));
+    /// let mut artifact = Artifact::new();
+    /// artifact.signature("double", &*double.concrete(&scope, &x)?, &["x"], &["y"])?;
+    ///
+    /// let first = gradlet::artifact::Loaded::new(&artifact.to_bytes()?, None)?.on(&scope.device())?;
+    /// let sessions = [first.session()?, first];
+    /// std::thread::scope(|threads| {
+    ///     let call = |session: &gradlet::artifact::Loaded| session.signature("double")?.call(&[x.clone()])?[0].to_vec::<f32>();
+    ///     let results = sessions.each_ref().map(|session| threads.spawn(move || call(session)));
+    ///     assert!(results.into_iter().all(|result| result.join().unwrap() == Ok(vec![2.0, 4.0])));
+    /// });
+    /// # Ok::<(), gradlet::Error>(())
+    /// ```
+    pub fn session(&self) -> Result<Loaded> {
+        let text = "an artifact that was only loaded has one session: choose a device for it with `on`, then call `session`";
+        let engine = self.engine.shared().ok_or_else(|| Error::message(text))?;
+        let (checked, description) = (self.checked.clone(), self.description.clone());
+        Ok(Loaded { checked, description, engine, device: self.device.clone(), out: self.out.clone() })
+    }
+
     /// Sends the text that signatures print to `out` instead of the standard output. Call it before [`Loaded::on`].
     pub fn printing(self, out: impl Fn(Arguments<'_>) + Send + Sync + 'static) -> Loaded {
         Loaded { out: Some(Arc::new(out)), ..self }
+    }
+
+    /// Returns the device of the inputs and outputs.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     fn program(&self) -> &Program<'_> {
@@ -252,7 +291,8 @@ impl<'l> LoadedSignature<'l> {
     }
 
     /// Runs the signature on tensors of [`cpu`](crate::compute::devices::cpu), or of the device that [`Loaded::on`] set, in the order of
-    /// its inputs. Returns the outputs in their order. Calls from several threads run one after another.
+    /// its inputs. Returns the outputs in their order. Calls from several threads run one after another; those of different sessions
+    /// ([`Loaded::session`]) can run at the same time.
     ///
     /// Fails if an input has another type or is on another device, or if an op rejects the data. If the call had changed a variable of an
     /// artifact that was only loaded, [`Loaded::reset`] must follow.

@@ -1,14 +1,14 @@
 //! NVIDIA GPUs as physical devices.
 
 use super::physical::{LogicalOptions, Physical};
-use crate::compute::collective::all_reduce;
+use crate::compute::collective::{all_reduce, gpus};
 use gradlet_core::{Device, Result};
 use gradlet_cuda::{Driver, Gpu, Options};
 use std::sync::Arc;
 
 /// Returns the driver's GPUs that gradlet supports, for [`Context::with_devices`](crate::config::Context::with_devices). Their devices have
-/// the settings `options`, except `memory_limit` and `memory_growth`, which the context sets, and `host_kernels`, which are those of
-/// replicas.
+/// the settings `options`, except `memory_limit` and `memory_growth`, which the context sets, and `host_kernels` and `combine`, which are
+/// those of replicas.
 ///
 /// ```no_run
 /// use gradlet::config::{Context, Environment};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn physical_devices(driver: &Driver, options: &Options) -> Result<Vec<Arc<dyn Physical>>> {
-    let options = Options { host_kernels: all_reduce::KERNELS, ..*options };
+    let options = Options { host_kernels: all_reduce::KERNELS, combine: Some(gpus::combine), ..*options };
     Ok(driver.gpus()?.into_iter().filter(Gpu::is_supported).map(|gpu| Arc::new(CudaGpu { gpu, options }) as Arc<dyn Physical>).collect())
 }
 

@@ -33,8 +33,12 @@
 //! # Collective operations
 //!
 //! All replicas call the same collective operations in the same order: [`Replica::all_reduce`], [`Replica::all_gather`], and the steps of
-//! optimizers. Each operation waits for all replicas. The sum has the order of the replicas, so all of them get the same bits. If a
-//! replica fails, panics, ends early or does not arrive in time, the others fail in their next operation.
+//! optimizers. Each operation waits for all replicas, and all of them get the same bits. The sum has the order of the replicas, unless NCCL
+//! adds the values of three or more GPUs. If a replica fails, panics, ends early or does not arrive in time, the others fail in their next
+//! operation.
+//!
+//! Logical devices of one GPU add by kernels of the GPU, several GPUs by NCCL if it is installed, and all others in memory of the host.
+//! [`cross_device_ops`](MirroredStrategy::cross_device_ops) changes that.
 //!
 //! A replica has one device, so [`with_device`](crate::Scope::with_device) fails in it. Replicas are threads of one process.
 
@@ -42,7 +46,9 @@ mod per_replica;
 mod strategy;
 
 pub use crate::compute::collective::all_reduce::{KERNELS, all_reduce};
-pub use crate::compute::collective::hub::{Communicator, CrossDeviceOps, Exchange, InProcess, ReduceOp};
+#[cfg(feature = "cuda")]
+pub use crate::compute::collective::gpus::NcclAllReduce;
+pub use crate::compute::collective::hub::{Communicator, CrossDeviceOps, DevicePart, Exchange, InProcess, ReduceOp};
 pub use per_replica::PerReplica;
 pub use strategy::{MirroredStrategy, Replica, replica_id};
 pub(crate) use strategy::{Runner, with_runner};

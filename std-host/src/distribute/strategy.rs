@@ -2,7 +2,7 @@
 
 use super::per_replica::PerReplica;
 use crate::compute::collective::all_reduce::{self, Seat};
-use crate::compute::collective::hub::{CrossDeviceOps, Exchange, InProcess, ReduceOp};
+use crate::compute::collective::hub::{CrossDeviceOps, Exchange, ReduceOp};
 use crate::config::Context;
 use crate::data::Dataset;
 use gradlet_core::custom_op::Op;
@@ -41,6 +41,14 @@ pub(crate) struct Runner {
 struct Settings {
     limit: Duration,
     cross_device_ops: Arc<dyn CrossDeviceOps>,
+}
+
+/// Returns how replicas exchange data, unless the program says otherwise.
+fn usual_ops() -> Arc<dyn CrossDeviceOps> {
+    #[cfg(feature = "cuda")]
+    return Arc::new(super::NcclAllReduce::new());
+    #[cfg(not(feature = "cuda"))]
+    Arc::new(super::InProcess)
 }
 
 /// The devices of the replicas. The runner holds the scopes of the replicas, so these hold only this part of it.
@@ -114,7 +122,7 @@ impl MirroredStrategy {
             Eager::with_role(device, seed ^ (rank as u64 + 1) << 32, role)
         };
         let scopes = mirrors.devices.iter().enumerate().map(of).collect();
-        let settings = Mutex::new(Settings { limit: PATIENCE, cross_device_ops: Arc::new(InProcess) });
+        let settings = Mutex::new(Settings { limit: PATIENCE, cross_device_ops: usual_ops() });
         let runner = Arc::new(Runner { mirrors, scopes, settings, running: Mutex::default() });
         let scope = Eager::with_role(&context.group()?, seed, Role { replicas: runner.clone(), rank: None });
         Ok(MirroredStrategy { runner, scope })
@@ -126,7 +134,8 @@ impl MirroredStrategy {
         self
     }
 
-    /// Sets how replicas exchange data. The default is [`InProcess`].
+    /// Sets how replicas exchange data. The default is [`InProcess`](super::InProcess), and with the feature `cuda` `NcclAllReduce`, which
+    /// differs from it only for GPUs.
     pub fn cross_device_ops(self, ops: impl CrossDeviceOps + 'static) -> MirroredStrategy {
         self.runner.settings().cross_device_ops = Arc::new(ops);
         self

@@ -1,7 +1,8 @@
 //! Progress of training, shown on stderr: Keras's bar on a terminal, otherwise one line per epoch.
 
-use crate::train::model::Logs;
+use crate::train::model::{Logs, Results};
 use crate::values::numbers::short;
+use gradlet_core::Result;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -53,8 +54,8 @@ impl Progress {
         }
     }
 
-    /// Shows that `step` steps are done.
-    pub fn step(&mut self, step: usize, logs: &Logs) {
+    /// Shows that `step` steps are done. Waits for their results only if the bar is drawn now.
+    pub fn step(&mut self, step: usize, results: &Results<'_>) -> Result<()> {
         self.step = step;
         if step == 1 {
             self.traced = Some(Instant::now());
@@ -64,11 +65,12 @@ impl Progress {
             self.drawn = Some(Instant::now());
             let per_step = self.per_step();
             let left = self.steps.map(|steps| remaining(per_step, steps.saturating_sub(step)));
-            let message = format!("{} {}", left.unwrap_or_else(|| seconds(self.start.elapsed())), line(per_step, logs));
+            let message = format!("{} {}", left.unwrap_or_else(|| seconds(self.start.elapsed())), line(per_step, results.logs()?));
             let (width, mut error) = (columns(), std::io::stderr().lock());
             // Training continues even if the bar cannot be shown.
             let _ = write!(error, "\r\x1b[2K{}", self.bar(&message, width)).and_then(|()| error.flush());
         }
+        Ok(())
     }
 
     /// Draws the bar with a message, cut to `width` columns so that the next bar can overwrite it.

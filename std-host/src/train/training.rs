@@ -1,7 +1,7 @@
 //! Training of classifiers.
 
 use crate::train::model::{Compile, Model};
-use gradlet_core::layers::{Layer, Sequential};
+use gradlet_core::layers::Layer;
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::metrics::SparseCategoricalAccuracy;
 use gradlet_core::optimizers::Optimizer;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub type Step = Function<(Tensor, Tensor), Tensor>;
 
 /// Creates a training step of `model`, which must output logits. A step runs the model forward, computes the softmax cross-entropy,
-/// differentiates it, and lets the optimizer update `variables`. It is traced once for each shape of `x`.
+/// differentiates it, and lets the optimizer update `variables`. An optimizer that scales the loss does so here. The step is traced once
+/// for each shape of `x`.
 ///
 /// ```
 /// use gradlet::optimizers::Sgd;
@@ -29,12 +30,12 @@ pub type Step = Function<(Tensor, Tensor), Tensor>;
 /// assert!(second < first);
 /// # Ok::<(), gradlet::Error>(())
 /// ```
-pub fn step(model: &Arc<Sequential>, optimizer: Arc<dyn Optimizer>, variables: Vec<Variable>) -> Step {
+pub fn step(model: &Arc<impl Layer + 'static>, optimizer: Arc<dyn Optimizer>, variables: Vec<Variable>) -> Step {
     let model = model.clone();
     Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| {
         let tape = scope.tape();
-        let loss = loss().call(&y, &model.call(&tape, &x)?)?;
-        let gradients = tape.gradient(&loss, &variables)?;
+        let loss = loss().call(&y, &model.apply(&tape, &x)?)?;
+        let gradients = tape.gradient(&optimizer.scale_loss(scope, &loss)?, &variables)?;
         optimizer.apply_gradients(scope, &gradients)?;
         Ok(loss)
     })

@@ -1,5 +1,6 @@
-//! An emulator of the CUDA driver that interprets PTX.
+//! An emulator of the CUDA driver that interprets PTX, and of NCCL between its devices.
 
 pub mod driver;
 pub mod machine;
+pub mod nccl;
 pub mod ptx;

@@ -1,11 +1,11 @@
-//! The tasks `cargo xtask golden` and `cargo xtask coverage`, which run golden vectors on every runtime.
+//! The tasks `cargo xtask golden` and `cargo xtask coverage`, which run golden vectors on every runtime, and `cargo xtask roofline`.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use gradlet_tests::golden;
 use gradlet_tests::golden::coverage::Coverage;
 use gradlet_tests::golden::runtimes::{self, CORTEX_M};
 use gradlet_tests::golden::skips::{self, Skips};
+use gradlet_tests::{golden, roofline};
 use gradlet_tools::firmware;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +18,8 @@ use xtask::shell;
 fn main() -> ExitCode {
     let result = match SuiteTasks::parse().task {
         Suite::Golden { runtimes, folders } => run(&runtimes, &folders),
-        Suite::Coverage => write_coverage(),
+        Suite::Coverage => table().and_then(|table| write(TABLE, table)),
+        Suite::Roofline => roofline::table().map_err(anyhow::Error::from).and_then(|table| write(roofline::TABLE, table)),
         Suite::CheckGolden => check(),
     };
     match result {
@@ -45,10 +46,10 @@ fn run(names: &[String], folders: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Runs `cargo xtask coverage`: replaces the committed table.
-fn write_coverage() -> Result<()> {
-    let path = shell::root().join(TABLE);
-    std::fs::write(&path, table()?).with_context(|| format!("cannot write {}", path.display()))?;
+/// Replaces a committed table.
+fn write(path: &str, table: String) -> Result<()> {
+    let path = shell::root().join(path);
+    std::fs::write(&path, table).with_context(|| format!("cannot write {}", path.display()))?;
     println!("{}", path.display());
     Ok(())
 }

@@ -3,7 +3,7 @@
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::*;
 use gradlet_core::tensor::Bool;
-use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, Tensor, Variable, ops};
+use gradlet_core::{Artifact, DType, DTypePolicy, Eager, Function, Program, Result, Scope, Session, Tensor, Variable, ops};
 use serde_json::Value as Json;
 
 /// A layer in the form that the cases need: its variables, and its outputs for several inputs and the case's options.
@@ -192,6 +192,65 @@ fn layers_are_keras_layers() {
         for ((path, variable), after) in variables.iter().zip(case["after"].as_array().unwrap()) {
             near(name, path, &scope.read(variable).unwrap(), after);
         }
+    }
+}
+
+/// Under each policy, outputs and weights have Keras's types, and are as close to those of f32 as Keras's.
+#[test]
+fn layers_follow_keras_policies() {
+    let read = |text: &str| serde_json::from_str::<Json>(text).unwrap()["cases"].as_array().unwrap().clone();
+    let cases = read(include_str!("../../fixtures/layers/cases.json"));
+    let policies = read(include_str!("../../fixtures/layers/policies.json"));
+    assert_eq!(cases.len(), policies.len());
+    for (case, under) in cases.iter().zip(&policies) {
+        assert_eq!(case["name"], under["name"]);
+        under["policies"].as_array().unwrap().iter().for_each(|under| follows(case, under));
+    }
+}
+
+/// Runs a case under a policy, and compares types and values with Keras's.
+fn follows(case: &Json, under: &Json) {
+    let policy: DTypePolicy = under["policy"].as_str().unwrap().parse().unwrap();
+    let name = format!("{} under {policy}", case["name"]);
+    let subject = subject(case["name"].as_str().unwrap());
+    let scope = Eager::new(&ops::portable_cpu()).with_dtype_policy(policy);
+    let inputs: Vec<Tensor> = case["inputs"].as_array().unwrap().iter().map(|input| tensor(&scope.device(), input)).collect();
+    subject.give(&scope, &inputs, &Json::Null).unwrap();
+    let variables = subject.variables();
+    let dtypes: Vec<&str> = variables.iter().map(|variable| keras_name(variable.tensor_type().unwrap().dtype)).collect();
+    assert_eq!(Json::from(dtypes), under["weights"], "{name}");
+    for (variable, weight) in variables.iter().zip(case["weights"].as_array().unwrap()) {
+        scope.assign(variable, &tensor(&scope.device(), weight).cast(policy.variable_dtype()).unwrap()).unwrap();
+    }
+    let outputs = subject.give(&scope, &inputs, &case["call"]).unwrap();
+    let untrained = |index: &usize| !Variable::trainable(&variables[*index]);
+    let moved: Vec<usize> = (0..variables.len()).filter(untrained).collect();
+    let got: Vec<Tensor> = outputs.into_iter().chain(moved.iter().map(|&index| scope.read(&variables[index]).unwrap())).collect();
+    let all = |json: &Json| json.as_array().unwrap().clone();
+    let keras = [all(&under["outputs"]), all(&under["moved"])].concat();
+    let exact = all(&case["outputs"]).into_iter().chain(moved.iter().map(|&index| case["after"][index].clone()));
+    assert_eq!(got.len(), keras.len(), "{name}");
+    let unit = match policy.compute_dtype() {
+        DType::F16 => 1.0 / 1024.0,
+        DType::Bf16 => 1.0 / 128.0,
+        _ => 1e-5,
+    };
+    for ((got, keras), exact) in got.iter().zip(&keras).zip(exact) {
+        assert_eq!((keras_name(got.dtype()), got.dims()), (keras["dtype"].as_str().unwrap(), &dims(keras)[..]), "{name}");
+        let exact = numbers(&exact);
+        let largest = exact.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
+        let error = |values: &[f32]| values.iter().zip(&exact).fold(0.0, |largest: f32, (x, exact)| largest.max((x - exact).abs()));
+        let (own, theirs) = (error(&got.cast(DType::F32).unwrap().to_vec().unwrap()), error(&numbers(keras)));
+        assert!(own <= 2.0 * theirs + unit * (1.0 + largest), "{name}: an error of {own}, and Keras's is {theirs}");
+    }
+}
+
+fn keras_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "float16",
+        DType::Bf16 => "bfloat16",
+        DType::F64 => "float64",
+        _ => "float32",
     }
 }
 

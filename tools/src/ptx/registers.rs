@@ -1,7 +1,8 @@
 //! The table of the registers, shared memory and spills of each kernel, as the assembler for each GPU reports them.
 
+use super::oldest_gpu;
 use anyhow::{Context, Result, ensure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -11,7 +12,7 @@ use xtask::setup::CudaCompilers;
 const GPUS: [&str; 4] = ["sm_72", "sm_87", "sm_90", "sm_110"];
 const THOR: &str = GPUS[3];
 /// Beginnings of the names of the files whose kernels must not spill: products and convolutions.
-const WITHOUT_SPILLS: [&str; 3] = ["linalg", "conv", "depthwise"];
+const WITHOUT_SPILLS: [&str; 8] = ["linalg", "gemm", "implicit", "thin", "conv", "depthwise", "tensor_core", "warpgroup"];
 
 /// Needs of a kernel on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,7 +24,8 @@ struct Needs {
     spilled: u32,
 }
 
-/// Returns the table of the kernels in these files. Fails if a kernel spills that must not.
+/// Returns the table of the kernels in these files. Fails if a kernel spills that must not. The cells for GPUs that a file is not for have
+/// dashes. Dynamic shared memory is not in the table, because the host decides on it.
 pub fn table(compilers: &CudaCompilers, files: &[PathBuf]) -> Result<String> {
     let assemble_all = |gpu| files.iter().map(|file| assemble(compilers, gpu, file)).collect::<Result<Vec<_>>>();
     // One thread for each GPU.
@@ -36,22 +38,40 @@ pub fn table(compilers: &CudaCompilers, files: &[PathBuf]) -> Result<String> {
     table += &format!("{:32}{}\n", "", GPUS.map(|gpu| format!("{gpu:>20}")).concat());
     for (at, file) in files.iter().enumerate() {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        for kernel in columns[0][at].keys() {
-            let needs = columns.iter().map(|files| files[at].get(kernel).copied().unwrap_or_default()).collect::<Vec<_>>();
-            let spills = needs.iter().any(|needs| needs.spilled > 0) && WITHOUT_SPILLS.iter().any(|start| name.starts_with(start));
-            ensure!(!spills, "{kernel} in {name} spills registers: {needs:?}");
-            let cell = |needs: &Needs| format!("{:>6}{:>8}{:>6}", needs.registers, needs.shared, needs.spilled);
+        let kernels: BTreeSet<&String> = columns.iter().flat_map(|files| files[at].keys()).collect();
+        for kernel in kernels {
+            let needs = columns.iter().map(|files| files[at].get(kernel).copied()).collect::<Vec<_>>();
+            let spills = needs.iter().flatten().any(|needs| needs.spilled > 0);
+            ensure!(
+                !spills || WITHOUT_SPILLS.iter().all(|start| !name.starts_with(start)),
+                "{kernel} in {name} spills registers: {needs:?}"
+            );
+            let cell = |needs: &Option<Needs>| match needs {
+                Some(needs) => format!("{:>6}{:>8}{:>6}", needs.registers, needs.shared, needs.spilled),
+                None => format!("{:>6}{:>8}{:>6}", "-", "-", "-"),
+            };
             table += &format!("{:32}{}\n", format!("{name}/{kernel}"), needs.iter().map(cell).collect::<String>());
         }
     }
     Ok(table)
 }
 
-/// Assembles a file for a GPU, and returns what its kernels need.
+/// Returns the name by which the assembler knows a GPU for the files with PTX for the GPUs `oldest`, or `None` if that is not for it.
+fn assembled(gpu: &str, oldest: &str) -> Option<String> {
+    let number = |name: &str| name.trim_start_matches("sm_").parse::<u32>().unwrap_or(0);
+    match oldest.strip_suffix('a') {
+        Some(only) => (number(gpu) == number(only)).then(|| format!("{gpu}a")),
+        None => (number(gpu) >= number(oldest)).then(|| gpu.to_string()),
+    }
+}
+
+/// Assembles a file for a GPU, and returns what its kernels need: nothing if the file is not for this GPU.
 fn assemble(compilers: &CudaCompilers, gpu: &str, file: &Path) -> Result<BTreeMap<String, Needs>> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let Some(target) = assembled(gpu, oldest_gpu(&name)) else { return Ok(BTreeMap::new()) };
     let ptxas = if gpu == THOR { &compilers.ptxas_13 } else { &compilers.ptxas_12 };
     let mut command = Command::new(ptxas);
-    let output = command.args([&format!("-arch={gpu}"), "-v", "-o", "/dev/null"]).arg(file).output();
+    let output = command.args([&format!("-arch={target}"), "-v", "-o", "/dev/null"]).arg(file).output();
     let output = output.with_context(|| format!("cannot start {}", ptxas.display()))?;
     let report = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{} for {gpu}: {report}", file.display());
@@ -83,6 +103,14 @@ fn parse(report: &str) -> BTreeMap<String, Needs> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_for_some_gpus() {
+        let for_gpus = |oldest| GPUS.map(|gpu| assembled(gpu, oldest).unwrap_or_default());
+        assert_eq!(for_gpus("70"), GPUS);
+        assert_eq!(for_gpus("80"), ["", "sm_87", "sm_90", "sm_110"]);
+        assert_eq!(for_gpus("90a"), ["", "", "sm_90a", ""]);
+    }
 
     #[test]
     fn reports_are_read() {

@@ -357,7 +357,7 @@ impl Building {
 impl Scope for Graph {
     fn handle(&self) -> ScopeHandle {
         let recorder: Shared<dyn Emitter> = self.building.clone();
-        ScopeHandle::new(recorder).trains(self.building.base.training()).current()
+        ScopeHandle::new(recorder).in_mode(self.building.base.mode()).current()
     }
 }
 

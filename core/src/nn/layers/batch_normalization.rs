@@ -117,6 +117,11 @@ impl Layer for BatchNormalization {
         "batch_normalization"
     }
 
+    /// Returns false: only the input is cast. The layer computes in f32, with the variables as they are.
+    fn autocast(&self) -> bool {
+        false
+    }
+
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         let dims = [inputs::dim(self.name(), self.axis, input)?];
         self.scaled.build(scope, &dims)?;
@@ -125,7 +130,8 @@ impl Layer for BatchNormalization {
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let [gamma, beta] = self.scaled.read(scope)?;
+        let x = &x.cast(scope.dtype_policy().compute_dtype())?;
+        let [gamma, beta] = self.scaled.read(scope, x)?;
         let (moving_mean, moving_variance) = (scope.read(&self.moving_mean)?, scope.read(&self.moving_variance)?);
         let (built, got) = (moving_mean.dims()[0], inputs::dim(self.name(), self.axis, x.shape())?);
         if got != built {

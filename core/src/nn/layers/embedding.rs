@@ -66,9 +66,14 @@ impl Layer for Embedding {
         self.embeddings.create(scope, &self.embeddings_initializer.call(scope, &[self.input_dim, self.output_dim])?)
     }
 
+    /// Returns false: inputs are indices, and only the rows that are looked up are cast.
+    fn autocast(&self) -> bool {
+        false
+    }
+
     /// As in Keras, inputs that are neither i32 nor i64 are cast to i32.
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         let ids = if matches!(x.dtype(), DType::I32 | DType::I64) { x.clone() } else { x.cast(DType::I32)? };
-        scope.read(&self.embeddings)?.embedding_lookup(&ids)
+        scope.read(&self.embeddings)?.embedding_lookup(&ids)?.cast(scope.dtype_policy().compute_dtype())
     }
 }

@@ -8,7 +8,7 @@ use crate::base::error::{Error, Result};
 use crate::base::shape::{Shape, TensorType};
 use crate::base::sync::Shared;
 use crate::tensor::Tensor;
-use crate::tensor::scope::Scope;
+use crate::tensor::scope::{Scope, ScopeHandle};
 use crate::trace::tracing::dry_run;
 use alloc::format;
 use alloc::string::String;
@@ -210,7 +210,11 @@ impl Node {
             (Stage::Layer(layer), [x]) => layer.apply_as(&self.name, scope, x),
             (Stage::Layer(_), _) => Err(Error::Arity { got: inputs.len() as u8 }),
             (Stage::Merge(merge), inputs) => {
-                observed_call(scope, &self.name, merge.kind(), &**merge, Tensor::tensor_type, || merge.call(scope, inputs))
+                let call = |scope: &ScopeHandle| {
+                    let inputs = inputs.iter().map(|input| scope.input(input)).collect::<Result<Vec<_>>>()?;
+                    merge.call(scope, &inputs.iter().collect::<Vec<_>>())
+                };
+                observed_call(&scope.handle().in_layer(true), &self.name, merge.kind(), &**merge, Tensor::tensor_type, call)
             }
         }
     }
@@ -230,6 +234,11 @@ impl Module for Functional {
 impl Layer for Functional {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns false: the layers cast their inputs.
+    fn autocast(&self) -> bool {
+        false
     }
 
     /// Builds every layer, for f32 inputs.

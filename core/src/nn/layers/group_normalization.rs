@@ -54,13 +54,18 @@ impl Layer for GroupNormalization {
         "group_normalization"
     }
 
+    /// Returns false: the layer computes in f32, with the whole input and all variables, and casts the result.
+    fn autocast(&self) -> bool {
+        false
+    }
+
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         self.scaled.build(scope, &[inputs::dim(self.name(), self.axis, input)?])
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let [gamma, beta] = self.scaled.read(scope)?;
+        let [gamma, beta] = self.scaled.read(scope, x)?;
         let groups = self.groups.map_or_else(|| inputs::dim(self.name(), self.axis, x.shape()), Ok)?;
-        x.group_norm(groups, self.axis, gamma.as_ref(), beta.as_ref(), self.epsilon)
+        x.group_norm(groups, self.axis, gamma.as_ref(), beta.as_ref(), self.epsilon)?.cast(scope.dtype_policy().compute_dtype())
     }
 }

@@ -8,7 +8,7 @@ use crate::tensor::scope::Scope;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Initializer: computes the initial value of a variable, in f32. A random initializer draws from the scope's random numbers, or
+/// Initializer: computes the initial value of a variable. A random initializer draws from the scope's random numbers, or
 /// from its own generator if it has a seed.
 ///
 /// Fans are defined as in Keras. For a kernel `[…, in, out]`, `fan_in` is the size of the window times `in`, and `fan_out` is the
@@ -147,8 +147,13 @@ impl Initializer {
         Initializer::new(Kind::Identity { gain })
     }
 
-    /// Computes the initial value of a variable with the dimensions `dims`, on the scope's device.
+    /// Computes the initial value of a variable with the dimensions `dims`, on the scope's device. Its element type is the variable dtype
+    /// of the scope's policy, which is f32 by default.
     pub fn call(&self, scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
+        self.values(scope, dims)?.cast(scope.dtype_policy().variable_dtype())
+    }
+
+    fn values(&self, scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
         let count = Shape::new(dims)?.elements().ok_or(Error::TooLarge)?;
         let stream = || match self.seed {
             Some(key) => Ok(Stream { key, stream: 0 }),

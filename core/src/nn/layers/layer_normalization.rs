@@ -52,6 +52,11 @@ impl Layer for LayerNormalization {
         "layer_normalization"
     }
 
+    /// Returns false: the layer computes in f32, with the whole input and all variables, and casts the result.
+    fn autocast(&self) -> bool {
+        false
+    }
+
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         let mut axis = self.axis.clone();
         axis.sort_by_key(|&axis| if axis < 0 { axis + input.rank() as i32 } else { axis });
@@ -60,7 +65,7 @@ impl Layer for LayerNormalization {
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let [gamma, beta] = self.scaled.read(scope)?;
-        x.layer_norm(&self.axis, gamma.as_ref(), beta.as_ref(), self.epsilon)
+        let [gamma, beta] = self.scaled.read(scope, x)?;
+        x.layer_norm(&self.axis, gamma.as_ref(), beta.as_ref(), self.epsilon)?.cast(scope.dtype_policy().compute_dtype())
     }
 }

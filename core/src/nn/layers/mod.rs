@@ -29,6 +29,7 @@ mod sequential;
 mod state;
 mod summary;
 mod up_sampling2d;
+mod with_policy;
 
 pub use activation::Activation;
 pub use activation_layers::{LeakyReLU, ReLU, Softmax};
@@ -57,6 +58,7 @@ pub use sequential::Sequential;
 pub use state::{Later, State, Waiting};
 pub use summary::{LayerSummary, Size, Summary};
 pub use up_sampling2d::UpSampling2D;
+pub use with_policy::WithPolicy;
 
 pub use crate::ops::conv1d::Padding1D;
 pub use crate::ops::conv2d::Padding;
@@ -68,7 +70,8 @@ use crate::base::shape::{Shape, TensorType};
 use crate::base::sync::{Shared, ThreadSafe};
 use crate::nn::type_name;
 use crate::tensor::Tensor;
-use crate::tensor::scope::{Entered, Scope};
+use crate::tensor::policy::DTypePolicy;
+use crate::tensor::scope::{Entered, Scope, ScopeHandle};
 use crate::trace::tracing::dry_run;
 use alloc::boxed::Box;
 use alloc::format;
@@ -109,6 +112,39 @@ pub trait Layer: Module + ThreadSafe {
         type_name::<Self>()
     }
 
+    /// Returns the layer's own dtype policy, or `None` if the layer takes the policy of the scope in which it is called.
+    fn dtype_policy(&self) -> Option<DTypePolicy> {
+        None
+    }
+
+    /// True if floating-point inputs are cast to the compute dtype before [`Layer::call`], and variables where `call` reads them: Keras's
+    /// `layer.autocast`. This is the default. If it is false, `call` receives the input as it is, and casts its result to
+    /// [`DTypePolicy::compute_dtype`]. Models return false, because their layers cast.
+    fn autocast(&self) -> bool {
+        true
+    }
+
+    /// Returns the layer with a dtype policy of its own: the argument `dtype` of Keras's layers. The layers inside a model or another layer
+    /// take the policy, too, unless they have one of their own.
+    ///
+    /// ```
+    /// use gradlet_core::layers::{Activation, Dense, Layer, Module, Sequential};
+    /// use gradlet_core::{DType, DTypePolicy, Eager, Scope, Tensor, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let head = Dense::new(10).dtype(DTypePolicy::Float32);
+    /// let model = Sequential::new().with(Dense::new(32).activation(Activation::Relu)).with(head).dtype(DTypePolicy::MixedFloat16);
+    /// let y = model.apply(&scope, &Tensor::full(&scope.device(), 1.0f32, &[2, 4])?)?;
+    /// assert_eq!(y.dtype(), DType::F32, "the last layer has a policy of its own");
+    /// assert!(model.variables().iter().all(|variable| variable.tensor_type().unwrap().dtype == DType::F32));
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    fn dtype(self, policy: DTypePolicy) -> WithPolicy<Self>
+    where
+        Self: Sized,
+    {
+        WithPolicy::new(self, policy)
+    }
+
     /// Creates the variables for inputs of this shape. It is called once, before the first [`Layer::call`], in a scope outside of
     /// all tapes and traces: tensors that it creates have values and may be kept in the layer. It is not called for a layer without
     /// variables. A layer that consists of other layers does not need this method, because the inner layers are built when they are
@@ -133,8 +169,14 @@ pub trait Layer: Module + ThreadSafe {
 
     /// The same as [`Layer::apply`], under the name that the layer has in its model. Errors and summaries show this name.
     fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let call = || self.ensure_built(scope, x).and_then(|()| self.call(scope, x));
-        observed_call(scope, name, self.kind(), self, Tensor::tensor_type, call)
+        let scope = scope.handle();
+        let scope = self.dtype_policy().map_or(scope.clone(), |policy| scope.with_dtype_policy(policy));
+        let call = |scope: &ScopeHandle| {
+            let x = scope.input(x)?;
+            self.ensure_built(scope, &x)?;
+            self.call(scope, &x)
+        };
+        observed_call(&scope.in_layer(self.autocast()), name, self.kind(), self, Tensor::tensor_type, call)
     }
 
     /// Returns the type of the output for an input of this type, like Keras's `compute_output_spec`. Creates all variables, also
@@ -151,20 +193,20 @@ pub trait Layer: Module + ThreadSafe {
     }
 }
 
-/// Runs `call` as a call of `layer` and returns its result. `output` extracts the type of the output from that result. Observers of
-/// the scope receive the layer and this type. If `call` fails, the error contains `name`.
+/// Runs `call` as a call of `layer` in `scope`, the inside of the layer, and returns its result. `output` extracts the type of the output
+/// from that result. Observers of the scope receive the layer and this type. If `call` fails, the error contains `name`.
 fn observed_call<L: Module + ?Sized, R>(
-    scope: &dyn Scope,
+    scope: &ScopeHandle,
     name: &str,
     kind: &str,
     layer: &L,
     output: impl FnOnce(&R) -> TensorType,
-    call: impl FnOnce() -> Result<R>,
+    call: impl FnOnce(&ScopeHandle) -> Result<R>,
 ) -> Result<R> {
-    let recorder = scope.handle().recorder;
+    let recorder = &scope.recorder;
     let id = (core::mem::size_of_val(layer) > 0).then_some(core::ptr::from_ref(layer).cast::<u8>() as usize);
     recorder.enter(&Entered { name, kind, id, variables: &|| layer.named_variables() });
-    let result = call();
+    let result = call(scope);
     recorder.leave(result.as_ref().ok().map(output));
     result.map_err(|error| error.context(format!("layer {name:?}")))
 }
@@ -179,6 +221,15 @@ macro_rules! transparent {
             }
             fn kind(&self) -> &str {
                 (**self).kind()
+            }
+            fn dtype_policy(&self) -> Option<DTypePolicy> {
+                (**self).dtype_policy()
+            }
+            fn autocast(&self) -> bool {
+                (**self).autocast()
+            }
+            fn dtype(self, policy: DTypePolicy) -> WithPolicy<Self> {
+                WithPolicy::new(self, policy)
             }
             fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
                 (**self).build(scope, input)

@@ -1,6 +1,6 @@
 //! Modules: types that have variables.
 
-use super::{Activation, Initializer, Later, Padding, Padding1D, Resize, State};
+use super::{Activation, Initializer, Later, Padding, Padding1D, Resize, State, WithPolicy};
 use crate::base::dtype::DType;
 use crate::base::shape::{Shape, TensorType};
 use crate::base::sync::Shared;
@@ -290,7 +290,13 @@ macro_rules! transparent {
         }
     )*};
 }
-transparent!([M: Module + ?Sized] &M, [M: Module + ?Sized] Box<M>, [M: Module + ?Sized] Shared<M>, [M: Module] Vec<M>);
+transparent!(
+    [M: Module + ?Sized] &M,
+    [M: Module + ?Sized] Box<M>,
+    [M: Module + ?Sized] Shared<M>,
+    [M: Module] Vec<M>,
+    [M: Module] WithPolicy<M>
+);
 
 impl<M: Module> Module for [M] {
     fn visit(&self, visitor: &mut dyn Visitor) {

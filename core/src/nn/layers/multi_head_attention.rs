@@ -5,7 +5,7 @@ use super::{Initializer, Layer, Module, inputs, observed_call};
 use crate::base::error::{Error, Result};
 use crate::base::shape::Shape;
 use crate::tensor::Tensor;
-use crate::tensor::scope::Scope;
+use crate::tensor::scope::{Scope, ScopeHandle};
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
@@ -172,7 +172,9 @@ impl MultiHeadAttention {
     /// Fails if the shapes of query, value, key and masks do not fit together, or do not fit the shapes that the layer was built
     /// for.
     pub fn attend(&self, scope: &dyn Scope, on: &Attend<'_>) -> Result<(Tensor, Tensor)> {
-        let call = || {
+        let call = |scope: &ScopeHandle| {
+            let (query, value, key) = (scope.input(on.query)?, scope.input(on.value)?, scope.input(on.key)?);
+            let on = &Attend { query: &query, value: &value, key: &key, ..*on };
             let features = |x| inputs::sequences(self.name(), x).map(|[_, _, features]| features);
             let features = [features(on.query)?, features(on.value)?, features(on.key)?];
             if !self.is_built() {
@@ -180,7 +182,7 @@ impl MultiHeadAttention {
             }
             self.outputs(scope, on)
         };
-        observed_call(scope, self.name(), self.kind(), self, |(y, _): &(Tensor, Tensor)| y.tensor_type(), call)
+        observed_call(&scope.handle().in_layer(true), self.name(), self.kind(), self, |(y, _): &(Tensor, Tensor)| y.tensor_type(), call)
     }
 
     /// Computes the result of [`MultiHeadAttention::attend`] with a layer that is already built.

@@ -1,6 +1,7 @@
 //! Scale gamma and offset beta, which all normalisation layers have.
 
 use super::{Initializer, Module};
+use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
@@ -31,9 +32,11 @@ impl Scaled {
         self.beta.iter().try_for_each(|beta| beta.create(scope, &self.beta_initializer.call(scope, dims)?))
     }
 
-    /// Returns the values of gamma and beta. A variable that the layer does not have is `None`.
-    pub(super) fn read(&self, scope: &dyn Scope) -> Result<[Option<Tensor>; 2]> {
-        let read = |variable: &Option<Variable>| variable.as_ref().map(|variable| scope.read(variable)).transpose();
+    /// Returns the values of gamma and beta in the type in which an input like `x` is normalised: f64 if it is f64, and f32 otherwise. A
+    /// variable that the layer does not have is `None`.
+    pub(super) fn read(&self, scope: &dyn Scope, x: &Tensor) -> Result<[Option<Tensor>; 2]> {
+        let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let read = |variable: &Option<Variable>| variable.as_ref().map(|variable| scope.read(variable)?.cast(dtype)).transpose();
         Ok([read(&self.gamma)?, read(&self.beta)?])
     }
 }

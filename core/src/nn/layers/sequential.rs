@@ -124,6 +124,11 @@ impl Layer for Sequential {
         "sequential"
     }
 
+    /// Returns false: the layers cast their inputs.
+    fn autocast(&self) -> bool {
+        false
+    }
+
     /// Builds every layer, for f32 inputs.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         dry_run(scope, TensorType::new(DType::F32, *input), |scope, x| self.call(scope, x)).map(drop)

@@ -92,6 +92,7 @@ pub trait Loss: ThreadSafe {
     fn call_weighted(&self, y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
         let scope = innermost(&[y_true, y_pred])?;
         let _named = scope.map(|scope| scope.name_scope(&snake(type_name::<Self>())));
+        let y_pred = &y_pred.in_32_bits()?;
         let losses = self.losses(y_true, y_pred)?;
         let counted = match self.mask(y_true, y_pred)? {
             Some(mask) => Some(counted(&mask, &losses, self.reduction())?),

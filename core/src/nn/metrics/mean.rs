@@ -193,7 +193,7 @@ impl<M> Module for MeanOf<M> {
 
 impl<M: Measure> Metric for MeanOf<M> {
     fn update_weighted(&self, scope: &dyn Scope, y_true: &Tensor, y_pred: &Tensor, sample_weight: Option<&Tensor>) -> Result<()> {
-        self.mean.update_state(scope, &self.measure.values(y_true, y_pred)?, sample_weight)
+        self.mean.update_state(scope, &self.measure.values(y_true, &y_pred.in_32_bits()?)?, sample_weight)
     }
 
     fn result(&self, scope: &dyn Scope) -> Result<Tensor> {

@@ -1,5 +1,5 @@
 //! Metrics, which accumulate a result over batches, with Keras's names, arguments, defaults and state. The state is in variables,
-//! so metrics also work in traced functions.
+//! so metrics also work in traced functions. Predictions of 16-bit floats are compared in f32.
 //!
 //! To define a metric that is a mean over the samples, implement [`Measure`] and wrap it in a [`MeanOf`]. For any other metric,
 //! implement [`Metric`].

@@ -11,6 +11,7 @@ mod adam;
 mod adamax;
 mod descent;
 mod gradient;
+mod loss_scale;
 mod nadam;
 mod options;
 mod rmsprop;
@@ -25,6 +26,7 @@ pub use adam::{Adam, AdamW};
 pub use adamax::Adamax;
 pub use descent::Descent;
 pub use gradient::Gradient;
+pub use loss_scale::LossScaleOptimizer;
 pub use nadam::Nadam;
 pub use rmsprop::RMSprop;
 pub use rule::{InPlace, Rule, Step};
@@ -42,7 +44,7 @@ pub mod rules {
 }
 
 use crate::base::error::Result;
-use crate::base::sync::ThreadSafe;
+use crate::base::sync::{Shared, ThreadSafe};
 use crate::nn::layers::Module;
 use crate::nn::schedules::Schedule;
 use crate::tensor::Tensor;
@@ -73,6 +75,18 @@ pub trait Optimizer: Module + ThreadSafe {
         self.apply(scope, &gradient::of_tensors(gradients))
     }
 
+    /// Returns the loss to differentiate: the loss times the scale by which [`Optimizer::apply`] divides the gradients. Most optimizers
+    /// scale nothing; see [`LossScaleOptimizer`].
+    fn scale_loss(&self, scope: &dyn Scope, loss: &Tensor) -> Result<Tensor> {
+        let _ = scope;
+        Ok(loss.clone())
+    }
+
+    /// True if [`Optimizer::scale_loss`] scales the loss.
+    fn scales_loss(&self) -> bool {
+        false
+    }
+
     /// Returns the learning rate of the next step, as an f32 scalar.
     fn learning_rate(&self, scope: &dyn Scope) -> Result<Tensor>;
 
@@ -82,6 +96,40 @@ pub trait Optimizer: Module + ThreadSafe {
     /// Sets the variables to their moving averages, if the optimizer keeps any. Keras does this at the end of `fit`.
     fn finalize_variable_values(&self, scope: &dyn Scope) -> Result<()>;
 }
+
+macro_rules! transparent {
+    ($($pointer:ident),*) => {$(
+        // The optimizer inside may override any method, so the pointer must forward all of them.
+        #[deny(clippy::missing_trait_methods)]
+        impl<O: Optimizer + ?Sized> Optimizer for $pointer<O> {
+            fn build(&self, scope: &dyn Scope, model: &dyn Module) -> Result<()> {
+                (**self).build(scope, model)
+            }
+            fn apply(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Gradient>)]) -> Result<()> {
+                (**self).apply(scope, gradients)
+            }
+            fn apply_gradients(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Tensor>)]) -> Result<()> {
+                (**self).apply_gradients(scope, gradients)
+            }
+            fn scale_loss(&self, scope: &dyn Scope, loss: &Tensor) -> Result<Tensor> {
+                (**self).scale_loss(scope, loss)
+            }
+            fn scales_loss(&self) -> bool {
+                (**self).scales_loss()
+            }
+            fn learning_rate(&self, scope: &dyn Scope) -> Result<Tensor> {
+                (**self).learning_rate(scope)
+            }
+            fn set_learning_rate(&self, scope: &dyn Scope, rate: f32) -> Result<()> {
+                (**self).set_learning_rate(scope, rate)
+            }
+            fn finalize_variable_values(&self, scope: &dyn Scope) -> Result<()> {
+                (**self).finalize_variable_values(scope)
+            }
+        }
+    )*};
+}
+transparent!(Box, Shared);
 
 /// Learning rate of an optimizer: a value or a schedule.
 pub enum LearningRate {

@@ -1,9 +1,11 @@
 //! Buffers: allocations of a device's memory.
 
 use crate::base::error::Result;
+use crate::base::sync::Shared;
 use crate::tensor::device::Device;
 use crate::tensor::device::account::{Holder, Ticket};
 use crate::tensor::device::aligned::AlignedBytes;
+use crate::tensor::device::external::Imported;
 use crate::tensor::device::remote::Refused;
 use crate::tensor::device::report;
 use crate::tensor::profile::Transfer;
@@ -18,7 +20,15 @@ pub(crate) struct Buffer {
     memory: AlignedBytes,
     /// Address in the memory of a remote device. It is 0 if there are no bytes, and on a CPU.
     address: u64,
-    ticket: Ticket,
+    owner: Owner,
+}
+
+/// Owner of a buffer's memory.
+enum Owner {
+    /// The device, whose account has this entry.
+    Device(Ticket),
+    /// The program.
+    Program { _memory: Shared<Imported> },
 }
 
 impl Buffer {
@@ -40,7 +50,8 @@ impl Buffer {
             }
         })?;
         let ticket = reserved.unwrap_or_else(|| account.add(bytes, holder));
-        Ok(report::allocated(Buffer { device: device.clone(), bytes, memory: AlignedBytes::default(), address, ticket }, told))
+        let (memory, owner) = (AlignedBytes::default(), Owner::Device(ticket));
+        Ok(report::allocated(Buffer { device: device.clone(), bytes, memory, address, owner }, told))
     }
 
     /// Creates a buffer on a CPU from the memory that `allocate` returns. It receives memory of this size from the pool, if there is some.
@@ -61,7 +72,20 @@ impl Buffer {
             account.release(&ticket, bytes, AlignedBytes::default());
             return Err(account.shortage(device.name(), bytes, None, 0, 0));
         };
-        Ok(report::allocated(Buffer { device: device.clone(), bytes, memory, address: 0, ticket }, told))
+        Ok(report::allocated(Buffer { device: device.clone(), bytes, memory, address: 0, owner: Owner::Device(ticket) }, told))
+    }
+
+    /// Creates a buffer of `bytes` bytes at `address`, in memory that the program owns.
+    pub(crate) fn external(device: &Device, bytes: usize, address: u64, memory: Shared<Imported>) -> Buffer {
+        Buffer { device: device.clone(), bytes, memory: AlignedBytes::default(), address, owner: Owner::Program { _memory: memory } }
+    }
+
+    /// Returns the buffer if its device owns the memory. Otherwise returns a copy, because the program may change the memory.
+    pub(crate) fn lasting(buffer: &Shared<Buffer>, holder: impl FnOnce() -> Holder) -> Result<Shared<Buffer>> {
+        match buffer.owner {
+            Owner::Device(_) => Ok(buffer.clone()),
+            Owner::Program { .. } => buffer.copy(holder()).map(Shared::new),
+        }
     }
 
     /// Allocates `bytes` zero bytes.
@@ -207,16 +231,19 @@ impl Buffer {
 
     /// Names a new holder of the bytes, for errors about memory.
     pub(crate) fn hold(&self, holder: impl FnOnce() -> Holder) {
-        self.device.account().rename(&self.ticket, holder);
+        if let Owner::Device(ticket) = &self.owner {
+            self.device.account().rename(ticket, holder);
+        }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        let Owner::Device(ticket) = &self.owner else { return };
         report::freed(self);
         let memory = core::mem::take(&mut self.memory);
         // First in the account, so that it never has more than the device.
-        self.device.account().release(&self.ticket, self.bytes, memory);
+        self.device.account().release(ticket, self.bytes, memory);
         if self.address != 0
             && let Some(remote) = self.device.remote()
         {

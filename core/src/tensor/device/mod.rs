@@ -5,6 +5,7 @@ pub(crate) mod aligned;
 pub(crate) mod blocks;
 pub(crate) mod buffer;
 mod cpu;
+mod external;
 mod group;
 mod heard;
 mod pool;
@@ -31,6 +32,7 @@ pub use account::MemoryInfo;
 pub use aligned::AlignedBytes;
 pub(crate) use buffer::Buffer;
 pub use cpu::Cpu;
+pub use external::{ExternalMemory, Imported};
 pub use group::{Now, Placement};
 pub use remote::Remote;
 

@@ -5,8 +5,10 @@ use crate::base::error::{Error, Result};
 use crate::base::op::OpDef;
 use crate::base::shape::TensorType;
 use crate::base::sync::ThreadSafe;
+use crate::tensor::device::external::Imported;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 
 /// Memory that the host cannot address, and the ops that run in it. An address is a number that only the device understands. The address
 /// of a byte inside an allocation is the address of the allocation plus the offset of the byte.
@@ -31,6 +33,18 @@ pub trait Remote: ThreadSafe {
     /// Computes an op that has outputs, or that the device [checks](Remote::checks). Fails with [`Error::NoKernel`] if the device cannot
     /// compute the op for these types.
     fn launch(&self, launch: &Launch<'_>) -> Result<()>;
+
+    /// Waits until all work that was put on the device is done.
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes memory that the program owns addressable. `source` describes it, in a type that the device defines. Fails if it is of another
+    /// type, or if the device cannot address the memory.
+    fn import(&self, source: Box<dyn Any + Send + Sync>) -> Result<Imported> {
+        let _ = source;
+        Err(Error::message("the device takes no external memory"))
+    }
 
     /// Calls `work`, which puts work on the device, waits until that is done, and returns the nanoseconds that it took by the device's own
     /// clock. A device without a clock only calls `work`, and returns `None`. Profilers measure launches and transfers this way.
@@ -115,7 +129,7 @@ pub struct Member {
     pub kept: Option<Slot>,
 }
 
-/// An input of a group's node. It has as many elements as the outputs, or one, or the elements of the outputs' last axes.
+/// An input of a group's node, which is broadcast to the shape of the node's output.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
     /// A tensor in memory, which no earlier member writes.

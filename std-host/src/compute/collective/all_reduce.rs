@@ -93,24 +93,33 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     if let Some(part) = input.data {
         data.copy_from_slice(part);
     }
-    let what = |name| Exchange { name, dtype, bytes: Some(data.len()) };
+    let what = Exchange { name: name(word), dtype, bytes: Some(data.len()) };
     match word {
         reduction::FIRST => {
-            let parts = seat.communicator.all_gather(seat.rank, what("broadcast"), data)?;
+            let parts = seat.communicator.all_gather(seat.rank, what, data)?;
             data.copy_from_slice(parts.first().ok_or(Error::Internal)?);
         }
         reduction::MEAN => {
-            seat.communicator.all_reduce(seat.rank, what("all_reduce (mean)"), data)?;
+            seat.communicator.all_reduce(seat.rank, what, data)?;
             sum::divide(dtype, data, seat.replicas)?;
         }
-        _ => seat.communicator.all_reduce(seat.rank, what("all_reduce (sum)"), data)?,
+        _ => seat.communicator.all_reduce(seat.rank, what, data)?,
     }
     Ok(())
 }
 
+/// Returns the name of a reduction, for errors.
+pub(super) fn name(word: u32) -> &'static str {
+    match word {
+        reduction::FIRST => "broadcast",
+        reduction::MEAN => "all_reduce (mean)",
+        _ => "all_reduce (sum)",
+    }
+}
+
 /// Returns `value`, combined with those of the other replicas, in the replica whose scope is `scope`: eagerly, or in a function that a
-/// replica calls. Every replica must call it, with values of the same type. The sum has the order of the replicas, so all of them get the
-/// same bits. It has a gradient.
+/// replica calls. Every replica must call it, with values of the same type. All of them get the same bits: see [`ReduceOp`]. It has a
+/// gradient.
 ///
 /// Fails outside of a replica. Fails in all replicas if one of them fails, ends without a call, or does not call in time.
 pub fn all_reduce(scope: &dyn Scope, op: ReduceOp, value: &Tensor) -> Result<Tensor> {

@@ -6,6 +6,7 @@
 use super::loan::Loan;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{DType, Error, Result};
+use std::any::Any;
 use std::fmt;
 use std::mem::discriminant;
 use std::str::FromStr;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Operation that combines the values of replicas: TensorFlow's `tf.distribute.ReduceOp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceOp {
-    /// The sum, in the order of the replicas.
+    /// The sum. Its order is that of the replicas, unless NCCL adds the values of three or more GPUs.
     Sum,
     /// The sum, divided by the number of replicas.
     Mean,
@@ -49,8 +50,26 @@ pub trait Communicator: Send + Sync {
         super::sum::ordered(what.dtype, &parts, data)
     }
 
+    /// Combines tensors in the memory of the replicas' devices, without the host's, and returns true. Otherwise returns false, in all
+    /// replicas, and their tensors come through [`all_reduce`](Communicator::all_reduce) and [`all_gather`](Communicator::all_gather). The
+    /// default returns false.
+    fn combine(&self, rank: usize, what: Exchange, part: DevicePart) -> Result<bool> {
+        let _ = (rank, what, part);
+        Ok(false)
+    }
+
     /// Reports that a replica has ended: successfully, or with this error.
     fn leave(&self, rank: usize, error: Option<&str>);
+}
+
+/// The part of a replica in the memory of its device, which the host does not address. A communicator that wraps another one passes it on.
+pub struct DevicePart(pub(super) Box<dyn Any + Send>);
+
+/// Combination of tensors in the memory of devices.
+pub(super) trait Reducer: Send + Sync {
+    /// Combines the parts of all replicas. A replica whose part is in memory of the host has none here. Returns false, and has done
+    /// nothing, if the host must combine the parts.
+    fn combine(&self, parts: &[Option<&(dyn Any + Send)>]) -> Result<bool>;
 }
 
 /// Description of a collective call. It is the same in all replicas.
@@ -79,19 +98,25 @@ pub trait CrossDeviceOps: Send + Sync {
     fn begin(&self, replicas: usize, limit: Duration) -> Result<Arc<dyn Communicator>>;
 }
 
-/// Exchange of data between threads of this process.
+/// Exchange of data between threads of this process: in memory of the host, or by kernels if all devices are logical devices of one GPU.
+/// The results are the same. TensorFlow has `ReductionToOneDevice` for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
 impl CrossDeviceOps for InProcess {
     fn begin(&self, replicas: usize, limit: Duration) -> Result<Arc<dyn Communicator>> {
-        Ok(Arc::new(Hub::new(replicas, limit)))
+        #[cfg(feature = "cuda")]
+        let reducer: Option<Arc<dyn Reducer>> = Some(Arc::new(super::gpus::Kernels));
+        #[cfg(not(feature = "cuda"))]
+        let reducer = None;
+        Ok(Arc::new(Hub::new(replicas, limit, reducer)))
     }
 }
 
 /// Place where the threads of a run meet.
 pub(super) struct Hub {
     limit: Duration,
+    reducer: Option<Arc<dyn Reducer>>,
     meeting: Mutex<Meeting>,
     bell: Condvar,
 }
@@ -118,6 +143,13 @@ struct Meeting {
 enum Part {
     Copy(AlignedBytes),
     Loan(Loan),
+    Device(DevicePart),
+}
+
+impl Part {
+    fn on_device(&self) -> Option<&(dyn Any + Send)> {
+        if let Part::Device(DevicePart(part)) = self { Some(&**part) } else { None }
+    }
 }
 
 /// Contributions of all replicas, in their order.
@@ -125,6 +157,10 @@ enum Part {
 enum Parts {
     Copies(Arc<[AlignedBytes]>),
     Loans(Arc<[Loan]>),
+    /// Some parts were in the memory of devices, and were combined there or not.
+    Devices {
+        are_combined: bool,
+    },
 }
 
 /// Time that a thread looks for the others before it sleeps. The replicas of a training step arrive within this time, and waking a thread
@@ -132,10 +168,10 @@ enum Parts {
 const PATIENCE: Duration = Duration::from_millis(2);
 
 impl Hub {
-    pub(super) fn new(replicas: usize, limit: Duration) -> Hub {
+    pub(super) fn new(replicas: usize, limit: Duration, reducer: Option<Arc<dyn Reducer>>) -> Hub {
         let arrived = (0..replicas).map(|_| None).collect();
         let meeting = Meeting { arrived, ended: vec![false; replicas], ..Meeting::default() };
-        Hub { limit, meeting: Mutex::new(meeting), bell: Condvar::new() }
+        Hub { limit, reducer, meeting: Mutex::new(meeting), bell: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Meeting> {
@@ -212,9 +248,11 @@ impl Hub {
         }
         let kind = discriminant(&part);
         let others = meeting.arrived.iter().enumerate().filter_map(|(other, arrived)| Some((other, arrived.as_ref()?)));
-        let mut calls = others.map(|(other, (theirs, part))| (other, *theirs, discriminant(part)));
-        let different = calls.find(|(_, theirs, theirs_kind)| (*theirs, *theirs_kind) != (what, kind));
-        if let Some((other, theirs, _)) = different {
+        // Parts of devices that do not fit meet again on the host.
+        let mut others = others.filter(|(_, (_, theirs))| part.on_device().or(theirs.on_device()).is_none());
+        let different = others.find(|(_, (theirs, part))| (*theirs, discriminant(part)) != (what, kind));
+        let different = different.map(|(other, (theirs, _))| (other, *theirs));
+        if let Some((other, theirs)) = different {
             let error = meeting.fail(format!("replica {rank} calls {what}, but replica {other} calls {theirs}"));
             self.bell.notify_all();
             return Err(error);
@@ -225,25 +263,51 @@ impl Hub {
             drop(meeting);
             return self.wait(number, what);
         }
-        let all: Vec<Part> = meeting.arrived.iter_mut().filter_map(Option::take).map(|(_, part)| part).collect();
+        let all = meeting.arrived.iter_mut().filter_map(Option::take).map(|(_, part)| part).collect();
+        let parts = match self.joined(all) {
+            Ok(parts) => parts,
+            Err(error) => {
+                let error = meeting.fail(error.to_string());
+                self.bell.notify_all();
+                return Err(error);
+            }
+        };
+        meeting.number += 1;
+        if !matches!(parts, Parts::Loans(_)) {
+            meeting.done = meeting.number;
+        }
+        meeting.parts = Some(parts.clone());
+        drop(meeting);
+        self.bell.notify_all();
+        Ok(parts)
+    }
+
+    /// Joins the parts of all replicas. If some are in the memory of devices, tries to combine them there.
+    fn joined(&self, all: Vec<Part>) -> Result<Parts> {
+        let parts: Vec<_> = all.iter().map(Part::on_device).collect();
+        if parts.iter().any(Option::is_some) {
+            let are_combined = self.reducer.as_ref().map_or(Ok(false), |reducer| reducer.combine(&parts))?;
+            return Ok(Parts::Devices { are_combined });
+        }
         let (mut copies, mut loans) = (Vec::new(), Vec::new());
         for part in all {
             match part {
                 Part::Copy(copy) => copies.push(copy),
                 Part::Loan(loan) => loans.push(loan),
+                Part::Device(_) => return Err(Error::Internal),
             }
         }
-        meeting.number += 1;
-        let parts = if loans.is_empty() {
-            meeting.done = meeting.number;
-            Parts::Copies(copies.into())
-        } else {
-            Parts::Loans(loans.into())
-        };
-        meeting.parts = Some(parts.clone());
-        drop(meeting);
-        self.bell.notify_all();
-        Ok(parts)
+        Ok(if loans.is_empty() { Parts::Copies(copies.into()) } else { Parts::Loans(loans.into()) })
+    }
+
+    /// Returns the parts of all replicas, as [`Hub::meet`]. If they could not be combined in the memory of devices, all meet again.
+    fn meet_on_host(&self, rank: usize, what: Exchange, mut part: impl FnMut() -> Part) -> Result<Parts> {
+        loop {
+            match self.meet(rank, what, part())? {
+                Parts::Devices { .. } => (),
+                parts => return Ok(parts),
+            }
+        }
     }
 
     /// Waits until all replicas have finished the work of the last meeting.
@@ -273,18 +337,24 @@ impl Hub {
 
 impl Communicator for Hub {
     fn all_gather(&self, rank: usize, what: Exchange, part: &[u8]) -> Result<Arc<[AlignedBytes]>> {
-        match self.meet(rank, what, Part::Copy(AlignedBytes::from(part)))? {
+        match self.meet_on_host(rank, what, || Part::Copy(AlignedBytes::from(part)))? {
             Parts::Copies(parts) => Ok(parts),
-            Parts::Loans(_) => Err(Error::Internal),
+            _ => Err(Error::Internal),
         }
     }
 
     /// Each replica adds its share of the elements, and writes it for all of them.
     fn all_reduce(&self, rank: usize, what: Exchange, data: &mut [u8]) -> Result<()> {
-        let Parts::Loans(loans) = self.meet(rank, what, Part::Loan(Loan::new(data)))? else { return Err(Error::Internal) };
+        let parts = self.meet_on_host(rank, what, || Part::Loan(Loan::new(data)))?;
+        let Parts::Loans(loans) = parts else { return Err(Error::Internal) };
         // SAFETY: a meeting takes one call of each replica, and no other meeting begins before this one is done. `finish` waits for all of
         // them, and `data` is borrowed until then. A call that fails before has no loan in a meeting that takes place.
         unsafe { Loan::add(&loans, rank, what.dtype, || self.finish()) }
+    }
+
+    fn combine(&self, rank: usize, what: Exchange, part: DevicePart) -> Result<bool> {
+        let parts = self.meet(rank, what, Part::Device(part))?;
+        Ok(matches!(parts, Parts::Devices { are_combined: true }))
     }
 
     fn leave(&self, rank: usize, error: Option<&str>) {

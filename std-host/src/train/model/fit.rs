@@ -4,7 +4,7 @@ use super::Model;
 use super::callbacks::Callback;
 use super::logs::{History, Logs};
 use super::source::{Order, Pass, Source};
-use super::steps::{Compiled, Kind};
+use super::steps::{Compiled, Kind, Results};
 use crate::train::progress::{Progress, Verbose};
 use gradlet_core::{Error, Result, Scope};
 use std::ops::ControlFlow;
@@ -185,33 +185,33 @@ impl Model {
     pub fn evaluate(&self, data: impl Source, options: Evaluate) -> Result<Logs> {
         let steps = at_most(data.steps(options.batch_size)?, options.steps);
         let mut progress = Progress::new(options.verbose, steps);
-        let logs = self.test(&data, options.batch_size, options.steps, &mut |step, logs| progress.step(step, logs))?;
+        let logs = self.test(&data, options.batch_size, options.steps, &mut |step, results| progress.step(step, results))?;
         progress.finish(&logs);
         Ok(logs)
     }
 
     /// Evaluates the model on at most `steps` batches of `data`. After each batch, calls `report` with the number of batches so
-    /// far and their logs. Returns the logs of all of them.
+    /// far and their results. Returns the logs of all of them.
     fn test(
         &self,
         data: &dyn Source,
         batch_size: Option<usize>,
         steps: Option<usize>,
-        report: &mut dyn FnMut(usize, &Logs),
+        report: &mut dyn FnMut(usize, &Results<'_>) -> Result<()>,
     ) -> Result<Logs> {
         let compiled = self.compiled()?;
         compiled.reset(&self.scope)?;
         let mut last = None;
         for (index, batch) in data.pass(Order { batch_size, shuffle: None })?.take(steps.unwrap_or(usize::MAX)).enumerate() {
-            let logs = batch.and_then(|batch| {
+            let results = batch.and_then(|batch| {
                 self.build_for(batch.x.tensor_type())?;
-                compiled.run(Kind::Test, &self.scope, &batch, false)
+                let results = compiled.run(Kind::Test, &self.scope, &batch, false)?;
+                report(index + 1, &results)?;
+                Ok(results)
             });
-            let logs = logs.map_err(|error| error.context(format!("evaluation step {}", index + 1)))?;
-            report(index + 1, &logs);
-            last = Some(logs);
+            last = Some(results.map_err(|error| error.context(format!("evaluation step {}", index + 1)))?);
         }
-        last.ok_or_else(no_batch)
+        last.ok_or_else(no_batch)?.logs().cloned()
     }
 }
 
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
             let (mut logs, mut flow) = self.epoch(callbacks, &mut progress).map_err(epoch_of)?;
             if let Some(data) = self.validation.filter(|_| (epoch + 1).is_multiple_of(options.validation_freq.max(1))) {
                 let batch_size = options.validation_batch_size.or(options.batch_size);
-                let validation = model.test(data, batch_size, options.validation_steps, &mut |_, _| ()).map_err(epoch_of)?;
+                let validation = model.test(data, batch_size, options.validation_steps, &mut |_, _| Ok(())).map_err(epoch_of)?;
                 validation.iter().for_each(|(name, value)| logs.set(&format!("val_{name}"), value));
             }
             for callback in callbacks.iter_mut() {
@@ -294,17 +294,18 @@ impl<'a> Run<'a> {
         let mut last = None;
         let mut flow = ControlFlow::Continue(());
         for (step, batch) in pass.by_ref().take(options.steps_per_epoch.unwrap_or(usize::MAX)).enumerate() {
-            let logs = batch.and_then(|batch| {
+            let results = batch.and_then(|batch| {
                 let batch = batch.class_weighted(&options.class_weight)?;
                 callbacks.iter_mut().try_for_each(|callback| callback.on_batch_begin(model, step, &batch))?;
-                self.compiled.run(Kind::Train, &model.scope, &batch, options.check_numerics)
+                let results = self.compiled.run(Kind::Train, &model.scope, &batch, options.check_numerics)?;
+                progress.step(step + 1, &results)?;
+                Ok(results)
             });
-            let logs = logs.map_err(|error| error.context(format!("step {}", step + 1)))?;
-            progress.step(step + 1, &logs);
-            for callback in callbacks.iter_mut() {
-                flow = either(flow, callback.on_batch_end(model, step, &logs)?);
+            let results = results.map_err(|error| error.context(format!("step {}", step + 1)))?;
+            for callback in callbacks.iter_mut().filter(|callback| callback.reads_batches()) {
+                flow = either(flow, callback.on_batch_end(model, step, results.logs()?)?);
             }
-            last = Some(logs);
+            last = Some(results);
             if flow.is_break() {
                 break;
             }
@@ -312,7 +313,7 @@ impl<'a> Run<'a> {
         if options.steps_per_epoch.is_some() && pass.peek().is_some() {
             self.rest = Some(pass);
         }
-        Ok((last.ok_or_else(no_batch)?, flow))
+        Ok((last.ok_or_else(no_batch)?.logs()?.clone(), flow))
     }
 
     fn pass(&self) -> Result<Pass<'a>> {

@@ -15,6 +15,7 @@ pub use fit::{Evaluate, Fit};
 pub use logs::{History, Logs};
 pub use source::{Arrays, Batch, Order, Pass, Source};
 pub use steps::Compile;
+pub(crate) use steps::Results;
 
 use crate::files::{FileError, FileResult};
 use crate::formats::proto::GraphDef;
@@ -134,7 +135,7 @@ impl Model {
         let batch = batch.into();
         self.prepare(&batch)?;
         self.reset_metrics()?;
-        self.compiled()?.run(Kind::Train, &self.scope, &batch, false)
+        self.compiled()?.run(Kind::Train, &self.scope, &batch, false)?.logs().cloned()
     }
 
     /// Returns the graph of a training step for batches like this one, for TensorBoard, or `None` if steps run eagerly.
@@ -147,7 +148,7 @@ impl Model {
         let batch = batch.into();
         self.build_for(batch.x.tensor_type())?;
         self.reset_metrics()?;
-        self.compiled()?.run(Kind::Test, &self.scope, &batch, false)
+        self.compiled()?.run(Kind::Test, &self.scope, &batch, false)?.logs().cloned()
     }
 
     fn reset_metrics(&self) -> Result<()> {

@@ -8,9 +8,10 @@ use crate::tensorboard::profiler::graph_def;
 use gradlet_core::layers::Layer;
 use gradlet_core::losses::{Loss, Reduction};
 use gradlet_core::metrics::{Mean, Metric};
-use gradlet_core::optimizers::Optimizer;
+use gradlet_core::optimizers::{LossScaleOptimizer, Optimizer};
 use gradlet_core::scope::{Finite, observed};
-use gradlet_core::{DType, Differentiate, Eager, Error, Function, Result, Scope, Tensor};
+use gradlet_core::{DType, DTypePolicy, Differentiate, Eager, Error, Function, Result, Scope, Tensor};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// Training configuration of a model: the arguments of Keras's `compile`.
@@ -28,6 +29,7 @@ pub struct Compile {
     loss: Arc<dyn Loss>,
     metrics: Vec<Named>,
     run_eagerly: bool,
+    auto_scale_loss: bool,
 }
 
 /// A metric with its name. If `weighted` is true, it uses sample weights.
@@ -40,7 +42,8 @@ struct Named {
 impl Compile {
     /// Creates a configuration with an optimizer and a loss, and without metrics.
     pub fn new(optimizer: impl Optimizer + 'static, loss: impl Loss + 'static) -> Compile {
-        Compile { optimizer: Arc::new(optimizer), loss: Arc::new(loss), metrics: Vec::new(), run_eagerly: false }
+        let (optimizer, loss) = (Arc::new(optimizer), Arc::new(loss));
+        Compile { optimizer, loss, metrics: Vec::new(), run_eagerly: false, auto_scale_loss: true }
     }
 
     /// Adds a metric, reported as `name`. It ignores sample weights.
@@ -61,6 +64,19 @@ impl Compile {
     /// Runs steps eagerly, op by op, instead of tracing and compiling them, if `run_eagerly` is true. The results are the same.
     pub fn run_eagerly(self, run_eagerly: bool) -> Compile {
         Compile { run_eagerly, ..self }
+    }
+
+    /// Sets whether the optimizer of a model with the policy [`MixedFloat16`](gradlet_core::DTypePolicy::MixedFloat16) becomes a
+    /// [`LossScaleOptimizer`], unless it is one already (default true). The policy is that of the model, set by
+    /// [`Layer::dtype`](gradlet_core::layers::Layer::dtype).
+    pub fn auto_scale_loss(self, auto_scale_loss: bool) -> Compile {
+        Compile { auto_scale_loss, ..self }
+    }
+
+    /// Returns the configuration for a model with this policy.
+    fn suited(self, policy: Option<DTypePolicy>) -> Compile {
+        let scales = self.auto_scale_loss && policy == Some(DTypePolicy::MixedFloat16) && !self.optimizer.scales_loss();
+        if scales { Compile { optimizer: Arc::new(LossScaleOptimizer::new(self.optimizer)), ..self } } else { self }
     }
 }
 
@@ -103,8 +119,9 @@ impl Body {
                 let y_pred = self.layer.apply(&tape, x)?;
                 let loss = loss_of(&y_pred)?;
                 let variables = self.layer.trainable_variables();
-                let scaled = share.as_ref().map(|(factor, _)| loss.mul(factor)).transpose()?;
-                let gradients = tape.gradient(scaled.as_ref().unwrap_or(&loss), &variables)?;
+                let shared = share.as_ref().map(|(factor, _)| loss.mul(factor)).transpose()?;
+                let scaled = self.compile.optimizer.scale_loss(scope, shared.as_ref().unwrap_or(&loss))?;
+                let gradients = tape.gradient(&scaled, &variables)?;
                 if !variables.is_empty() {
                     self.compile.optimizer.apply_gradients(scope, &gradients).map_err(|error| error.context("the optimizer"))?;
                 }
@@ -169,7 +186,7 @@ impl Compiled {
         if let Some(index) = (1..names.len()).find(|&index| names[..index].contains(&names[index])) {
             return Err(Error::message(format!("two metrics have the name {:?}", names[index])));
         }
-        let body = Arc::new(Body { layer: layer.clone(), compile, loss: Mean::default() });
+        let body = Arc::new(Body { layer: layer.clone(), compile: compile.suited(layer.dtype_policy()), loss: Mean::default() });
         let step = |kind, name| {
             let body = body.clone();
             Function::new(move |scope: &dyn Scope, arguments: Arguments| body.run(kind, scope, &arguments)).named(name)
@@ -200,7 +217,7 @@ impl Compiled {
 
     /// Runs a step on `batch`. Returns the loss and the metrics of all batches since the last [`reset`](Compiled::reset). With
     /// `check`, the step runs eagerly and fails at the first number that is not finite.
-    pub fn run(&self, kind: Kind, scope: &Eager, batch: &Batch, check: bool) -> Result<Logs> {
+    pub fn run(&self, kind: Kind, scope: &Eager, batch: &Batch, check: bool) -> Result<Results<'_>> {
         batch.samples()?;
         let scope = scope.with_training(kind == Kind::Train);
         let distributed = with_runner(&scope, |runner| self.run_replicas(runner, kind, &scope, batch, check));
@@ -211,9 +228,7 @@ impl Compiled {
                 self.run_one(kind, &scope, (x, y, weights, None), check).map_err(|error| located(error, batch, 0))?
             }
         };
-        let names = std::iter::once("loss").chain(self.body.compile.metrics.iter().map(|metric| metric.name.as_str()));
-        let entry = |(name, result): (&str, &Tensor)| Ok((name.to_string(), f64::from(result.item::<f32>()?)));
-        Ok(Logs::sorted(names.zip(&results).map(entry).collect::<Result<_>>()?))
+        Ok(Results { compiled: self, results, logs: OnceCell::new() })
     }
 
     /// Runs a step in a scope, that of a replica or one without replicas.
@@ -236,6 +251,26 @@ impl Compiled {
             results.map_err(|error| located(error, batch, before))
         })?;
         self.body.results(scope)
+    }
+}
+
+/// Results of a step, which a GPU may still compute.
+pub(crate) struct Results<'c> {
+    compiled: &'c Compiled,
+    results: Vec<Tensor>,
+    logs: OnceCell<Logs>,
+}
+
+impl Results<'_> {
+    /// Waits for the results, and returns them.
+    pub fn logs(&self) -> Result<&Logs> {
+        if let Some(logs) = self.logs.get() {
+            return Ok(logs);
+        }
+        let names = std::iter::once("loss").chain(self.compiled.body.compile.metrics.iter().map(|metric| metric.name.as_str()));
+        let entry = |(name, result): (&str, &Tensor)| Ok((name.to_string(), f64::from(result.item::<f32>()?)));
+        let logs = Logs::sorted(names.zip(&self.results).map(entry).collect::<Result<_>>()?);
+        Ok(self.logs.get_or_init(|| logs))
     }
 }
 

@@ -1,11 +1,10 @@
 //! An allocation: its bytes, and what is known of each of them.
 
 use super::state::Handle;
-use super::status::{Outcome, Status};
+use super::status::Outcome;
+use super::storage::Storage;
 use crate::machine::Region;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::Range;
-use std::ptr::NonNull;
 
 /// Byte of fresh memory. As floating-point numbers, it is NaN.
 pub(crate) const PATTERN: u8 = 0xFF;
@@ -22,13 +21,24 @@ pub(crate) enum Place {
         /// True if kernels may only read it.
         constant: bool,
     },
+    /// Memory of another part of the system, which the device has imported.
+    External,
     /// Page-locked memory of the host.
     Host {
         /// True if the contexts of all devices may use it.
         portable: bool,
         /// True if kernels may use it.
         mapped: bool,
+        /// True if the program owns it and has only registered it.
+        registered: bool,
     },
+}
+
+impl Place {
+    /// True if the host may use it as well, at any time.
+    pub(crate) fn is_host(self) -> bool {
+        matches!(self, Place::Host { .. })
+    }
 }
 
 /// An allocation.
@@ -55,21 +65,26 @@ pub(crate) struct Block {
 impl Block {
     /// Creates an allocation of `bytes` bytes. Memory of the host gets its own address, other memory gets `address`.
     pub(crate) fn new(address: u64, bytes: usize, device: usize, place: Place, is_tracked: bool) -> Outcome<Block> {
-        let is_host = matches!(place, Place::Host { .. });
-        let mut storage = Storage::new(bytes, if is_host { 4096 } else { 16 })?;
-        let fresh = if is_host { Vec::new() } else { vec![u64::MAX; bytes.div_ceil(PAGE * 64)] };
-        if is_host {
+        let mut storage = Storage::allocate(bytes, if place.is_host() { 4096 } else { 16 })?;
+        if place.is_host() {
             // The host may read it at any time, so it gets its pattern now.
             storage.all().fill(PATTERN);
+            return Ok(Block::of(storage.address(), storage, device, place));
         }
-        let address = if is_host { storage.pointer.as_ptr() as u64 } else { address };
+        let fresh = vec![u64::MAX; bytes.div_ceil(PAGE * 64)];
         let written = if is_tracked && place == Place::Device { vec![0; bytes] } else { Vec::new() };
-        Ok(Block { address, device, place, users: Vec::new(), marks: None, storage, fresh, banned: Vec::new(), written })
+        Ok(Block { fresh, written, ..Block::of(address, storage, device, place) })
+    }
+
+    /// Creates a block over bytes that exist already.
+    pub(crate) fn of(address: u64, storage: Storage, device: usize, place: Place) -> Block {
+        let (fresh, banned, written) = (Vec::new(), Vec::new(), Vec::new());
+        Block { address, device, place, users: Vec::new(), marks: None, storage, fresh, banned, written }
     }
 
     /// Returns the number of bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.storage.layout.size()
+        self.storage.bytes
     }
 
     /// Returns the address after its last byte.
@@ -155,39 +170,6 @@ fn words(range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
         let (first, last) = (range.start.max(word * 64) - word * 64, range.end.min(word * 64 + 64) - word * 64);
         (word, (u64::MAX << first) & (u64::MAX >> (64 - last)))
     })
-}
-
-/// Bytes that begin as zeros, which the system provides when they are touched.
-struct Storage {
-    pointer: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: the storage owns its bytes. Those of page-locked memory are shared with the host's program, as with a GPU.
-unsafe impl Send for Storage {}
-
-impl Storage {
-    fn new(bytes: usize, align: usize) -> Outcome<Storage> {
-        let layout = Layout::from_size_align(bytes, align).map_err(|_| Status::OUT_OF_MEMORY)?;
-        if bytes == 0 {
-            return Err(Status::INVALID_VALUE);
-        }
-        // SAFETY: the size is not zero.
-        let pointer = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Status::OUT_OF_MEMORY)?;
-        Ok(Storage { pointer, layout })
-    }
-
-    fn all(&mut self) -> &mut [u8] {
-        // SAFETY: the allocation has this size, and its bytes are initialised.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.layout.size()) }
-    }
-}
-
-impl Drop for Storage {
-    fn drop(&mut self) {
-        // SAFETY: the pointer was allocated with this layout.
-        unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
-    }
 }
 
 #[cfg(test)]

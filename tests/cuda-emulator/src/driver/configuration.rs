@@ -13,6 +13,10 @@ pub(crate) struct Configuration {
     pub driver: u32,
     /// True if the devices share the host's memory.
     pub integrated: bool,
+    /// True if the devices can use each other's memory.
+    pub peers: bool,
+    /// Number of multiprocessors of each device.
+    pub multiprocessors: u32,
     /// Name of the devices.
     pub name: String,
     /// True if races between blocks on global memory are faults.
@@ -35,6 +39,8 @@ impl Default for Configuration {
             capability: 87,
             driver: 12_040,
             integrated: false,
+            peers: true,
+            multiprocessors: 8,
             name: "Emulated GPU".into(),
             global_races: false,
             uninitialised: false,
@@ -61,6 +67,8 @@ impl Configuration {
             "capability" => self.capability = value.parse().ok()?,
             "driver" => self.driver = value.parse().ok()?,
             "integrated" => self.integrated = flag()?,
+            "peers" => self.peers = flag()?,
+            "multiprocessors" => self.multiprocessors = number().filter(|&count| (1..=1024).contains(&count))? as u32,
             "name" => self.name = value.replace('_', " "),
             "global_races" => self.global_races = flag()?,
             "uninitialised" => self.uninitialised = flag()?,
@@ -70,6 +78,31 @@ impl Configuration {
             _ => return None,
         }
         Some(())
+    }
+
+    /// Returns the bytes of shared memory of a multiprocessor. A block may ask for all but the last KiB, or for all before 8.0.
+    pub(crate) fn shared(&self) -> u32 {
+        1024 * match self.capability {
+            75 => 64,
+            80 | 87 => 164,
+            86 | 89 | 120.. => 100,
+            90..=119 => 228,
+            _ => 96,
+        }
+    }
+
+    /// Returns the most bytes of shared memory that a block may have, if its function asks for them.
+    pub(crate) fn most_shared(&self) -> u32 {
+        self.shared() - if self.capability < 80 { 0 } else { 1024 }
+    }
+
+    /// Returns the number of threads that a multiprocessor has at a time.
+    pub(crate) fn threads(&self) -> u32 {
+        match self.capability {
+            75 => 1024,
+            86..=89 | 110.. => 1536,
+            _ => 2048,
+        }
     }
 
     /// Returns the newest version of PTX that the driver accepts: CUDA 11.4 has 7.4, 12.4 has 8.4, 13.0 has 9.0.
@@ -96,6 +129,12 @@ mod tests {
         assert!(configuration.integrated && configuration.name == "Orin NX");
         assert_eq!(configuration.set("devices=0"), Err("devices=0".into()));
         assert_eq!(configuration.set("budget=1 speed=9"), Err("speed=9".into()));
+    }
+
+    #[test]
+    fn the_capability_decides_on_shared_memory() {
+        let kib = |capability| Configuration { capability, ..Configuration::default() }.most_shared() >> 10;
+        assert_eq!([72, 75, 80, 86, 87, 90].map(kib), [96, 64, 163, 99, 163, 227]);
     }
 
     #[test]

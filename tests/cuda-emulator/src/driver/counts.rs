@@ -38,6 +38,18 @@ pub struct Counts {
     pub instructions: u64,
 }
 
+/// Numbers of what the launches of a kernel have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelCounts {
+    pub launches: u64,
+    pub flops: u64,
+    pub loaded: u64,
+    pub stored: u64,
+    /// Threads of a block, and bytes of its dynamic shared memory: the most of all launches.
+    pub threads: u32,
+    pub dynamic_shared: u32,
+}
+
 /// Failures that a test has asked for. Each one happens once.
 #[derive(Default)]
 pub(crate) struct Triggers {

@@ -3,8 +3,9 @@
 use super::block::{Block, Place};
 use super::state::Handle;
 use super::status::{Outcome, Status, Stop};
+use super::storage::Storage;
 use crate::machine::{self, Access, Fault, FaultKind, Region};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 /// The first address of a device's memory. No pointer of the host is as large.
@@ -26,6 +27,8 @@ pub(crate) struct Memory {
     /// Ends of the freed allocations of devices, by address.
     freed: BTreeMap<u64, u64>,
     heaps: Vec<Heap>,
+    /// Pairs of devices whose first one may use the memory of the second one.
+    pub peers: HashSet<(usize, usize)>,
     /// Number of bytes of each device.
     limit: u64,
     is_tracked: bool,
@@ -54,32 +57,47 @@ impl Memory {
     /// Allocates `bytes` bytes and returns their address.
     pub(crate) fn allocate(&mut self, device: usize, bytes: usize, place: Place) -> Outcome<u64> {
         let taken = (bytes as u64).next_multiple_of(ALIGN);
-        let is_host = matches!(place, Place::Host { .. });
         let heap = &mut self.heaps[device];
-        if !is_host && (bytes as u64 > self.limit || taken > self.limit - heap.used || heap.next + taken + GAP > STRIDE) {
+        let is_full = bytes as u64 > self.limit || taken > self.limit - heap.used || heap.next + taken + GAP > STRIDE;
+        if is_full && !place.is_host() {
             return Err(Status::OUT_OF_MEMORY);
         }
-        let address = FIRST + device as u64 * STRIDE + heap.next;
-        let block = Block::new(address, bytes, device, place, self.is_tracked)?;
-        if !is_host {
+        let block = Block::new(first_address(device, heap), bytes, device, place, self.is_tracked)?;
+        if !place.is_host() {
             heap.next += taken + GAP;
             heap.used += taken;
         }
+        Ok(self.insert(block))
+    }
+
+    /// Adds memory of the host that the program owns, and returns its address.
+    pub(crate) fn register(&mut self, device: usize, storage: Storage, place: Place) -> Outcome<u64> {
+        let (start, end) = (storage.address(), storage.address() + storage.bytes as u64);
+        if self.blocks.iter().any(|block| block.address < end && start < block.end()) {
+            return Err(Status::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        Ok(self.insert(Block::of(start, storage, device, place)))
+    }
+
+    /// Adds imported memory, and returns the address that a device has for it. It is no part of the device's own memory.
+    pub(crate) fn import(&mut self, device: usize, storage: Storage) -> u64 {
+        let heap = &mut self.heaps[device];
+        let address = first_address(device, heap);
+        heap.next += (storage.bytes as u64).next_multiple_of(ALIGN) + GAP;
+        self.insert(Block::of(address, storage, device, Place::External))
+    }
+
+    fn insert(&mut self, block: Block) -> u64 {
         let address = block.address;
         let index = self.blocks.partition_point(|other| other.address < address);
         self.blocks.insert(index, block);
-        Ok(address)
+        address
     }
 
-    /// Frees the allocation that begins at `address`, if it is one of a device (or, if `is_host`, of the host).
-    pub(crate) fn free(&mut self, device: usize, address: u64, is_host: bool) -> Outcome {
+    /// Frees the allocation that begins at `address` and is in a place that is right.
+    pub(crate) fn free(&mut self, address: u64, is_right: impl Fn(&Block) -> bool) -> Outcome {
         let found = self.blocks.binary_search_by_key(&address, |block| block.address).map_err(|_| Status::INVALID_VALUE)?;
-        let is_right = match self.blocks[found].place {
-            Place::Device => !is_host && self.blocks[found].device == device,
-            Place::Host { .. } => is_host,
-            Place::Module { .. } => false,
-        };
-        if !is_right {
+        if !is_right(&self.blocks[found]) {
             return Err(Status::INVALID_VALUE);
         }
         self.remove(found);
@@ -97,15 +115,17 @@ impl Memory {
 
     fn remove(&mut self, index: usize) {
         let block = self.blocks.remove(index);
-        if !matches!(block.place, Place::Host { .. }) {
-            self.heaps[block.device].used -= (block.bytes() as u64).next_multiple_of(ALIGN);
+        if !block.place.is_host() {
+            if block.place != Place::External {
+                self.heaps[block.device].used -= (block.bytes() as u64).next_multiple_of(ALIGN);
+            }
             self.freed.insert(block.address, block.end());
         }
     }
 
     /// Returns the queues of marks of page-locked memory, which the host may use when a stream has ended its work.
     pub(crate) fn host_marks(&self) -> Vec<Handle> {
-        self.blocks.iter().filter(|block| matches!(block.place, Place::Host { .. })).filter_map(|block| block.marks).collect()
+        self.blocks.iter().filter(|block| block.place.is_host()).filter_map(|block| block.marks).collect()
     }
 
     /// Returns the allocation that has the byte at `address`.
@@ -119,17 +139,20 @@ impl Memory {
 
     /// Returns the allocation of the host that has the byte at `pointer`.
     pub(crate) fn find_host(&mut self, pointer: u64) -> Option<&mut Block> {
-        self.find(pointer).filter(|block| matches!(block.place, Place::Host { .. }))
+        self.find(pointer).filter(|block| block.place.is_host())
     }
 
     /// Returns the allocation that has the range, if `device` may use it, and the range's place in it.
     fn locate(&mut self, device: usize, address: u64, bytes: usize, access: Access) -> Option<(&mut Block, Range<usize>)> {
+        let owner = self.find(address)?.device;
+        let is_near = owner == device || self.peers.contains(&(device, owner));
         let block = self.find(address)?;
         let range = block.range(address, bytes)?;
         let is_usable = match block.place {
-            Place::Device => block.device == device,
+            Place::Device => is_near,
+            Place::External => block.device == device,
             Place::Module { constant } => block.device == device && !(constant && matches!(access, Access::Write | Access::Atomic)),
-            Place::Host { portable, mapped } => mapped && (portable || block.device == device),
+            Place::Host { portable, mapped, .. } => mapped && (portable || block.device == device),
         };
         is_usable.then_some((block, range))
     }
@@ -196,6 +219,11 @@ impl Memory {
         }
         if address < FIRST { "memory of the host that no context has allocated".into() } else { "in no allocation".into() }
     }
+}
+
+/// Returns the address of a device's next allocation.
+fn first_address(device: usize, heap: &Heap) -> u64 {
+    FIRST + device as u64 * STRIDE + heap.next
 }
 
 /// Describes the range at `address`, which begins in a block or not far after it.

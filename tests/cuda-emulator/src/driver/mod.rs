@@ -6,6 +6,7 @@
 //! - Work on a stream waits until somebody synchronises with it. Without that, its results are never there.
 //! - Page-locked memory is read when an upload runs. Other memory is copied when it is submitted, as the real driver does.
 //! - Page-locked memory belongs to its context unless it is portable, and kernels use it only if it is mapped.
+//! - Imported memory may not be used after the import was destroyed. A device uses another one's memory only after it has asked for that.
 //! - Nothing waits for a stream when memory is freed or a module unloaded: work that still uses them is a fault.
 //! - Nodes of a graph that do not depend on each other run in the reverse of the order in which they were added.
 //! - Handles are never used twice, so a stale one is an error.
@@ -19,9 +20,13 @@ mod memory;
 mod queue;
 mod state;
 mod status;
+mod storage;
 mod work;
 
 pub use api::*;
 pub use counts::Counts;
 pub use state::Handle;
+pub(crate) use state::{Emulator, emulator};
 pub use status::Status;
+pub(crate) use status::Stop;
+pub(crate) use work::Work;

@@ -1,13 +1,13 @@
 //! The state of an emulator, and how a call gets it.
 
-use super::api::{Event, Executable, Graph, Loaded, Module, Node};
+use super::api::{Event, Executable, Graph, Import, Loaded, Module, Node};
 use super::configuration::Configuration;
-use super::counts::{Counts, Triggers};
+use super::counts::{Counts, KernelCounts, Triggers};
 use super::memory::Memory;
 use super::queue::Stream;
 use super::status::{Outcome, Status, Stop};
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +29,10 @@ pub(crate) struct Emulator {
     pub graphs: HashMap<Handle, Graph>,
     pub nodes: HashMap<Handle, Node>,
     pub executables: HashMap<Handle, Executable>,
+    pub imports: HashMap<Handle, Import>,
     pub counts: Counts,
+    /// Counts of each kernel, by name.
+    pub kernels: BTreeMap<String, KernelCounts>,
     pub triggers: Triggers,
     /// Text of the last fault.
     pub report: CString,
@@ -51,7 +54,17 @@ pub(crate) struct Device {
     pub fault: Option<Status>,
 }
 
-static EMULATOR: LazyLock<Mutex<Emulator>> = LazyLock::new(Mutex::default);
+/// Environment variable with properties, for a program that finds the emulator as its installed driver: see `emulator_configure`.
+const PROPERTIES: &str = "GRADLET_CUDA_EMULATOR";
+
+static EMULATOR: LazyLock<Mutex<Emulator>> = LazyLock::new(|| {
+    let mut emulator = Emulator::default();
+    if let Err(word) = emulator.configuration.set(&std::env::var(PROPERTIES).unwrap_or_default()) {
+        eprintln!("CUDA emulator: {PROPERTIES}: {word} is no property");
+        emulator.configuration.no_device = true;
+    }
+    Mutex::new(emulator)
+});
 
 thread_local! {
     /// The current context of this thread, or 0.

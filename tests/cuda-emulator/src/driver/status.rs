@@ -40,12 +40,16 @@ statuses! {
     NO_BINARY_FOR_GPU = 209 "no kernel image is available for execution on the device";
     INVALID_PTX = 218 "a PTX JIT compilation failed";
     UNSUPPORTED_PTX_VERSION = 222 "the provided PTX was compiled with an unsupported toolchain.";
+    PEER_ACCESS_UNSUPPORTED = 217 "peer access is not supported between these two devices";
     INVALID_HANDLE = 400 "invalid resource handle";
     NOT_FOUND = 500 "named symbol not found";
     NOT_READY = 600 "device not ready";
     ILLEGAL_ADDRESS = 700 "an illegal memory access was encountered";
     LAUNCH_TIMEOUT = 702 "the launch timed out and was terminated";
+    PEER_ACCESS_ALREADY_ENABLED = 704 "peer access is already enabled";
     CONTEXT_IS_DESTROYED = 709 "context is destroyed";
+    HOST_MEMORY_ALREADY_REGISTERED = 712 "part or all of the requested memory range is already mapped";
+    HOST_MEMORY_NOT_REGISTERED = 713 "pointer does not correspond to a registered memory region";
     ILLEGAL_INSTRUCTION = 715 "an illegal instruction was encountered";
     MISALIGNED_ADDRESS = 716 "misaligned address";
     LAUNCH_FAILED = 719 "unspecified launch failure";

@@ -1,10 +1,12 @@
 //! Work of streams: kernels, copies, fills, graphs, events.
 
+use super::counts::KernelCounts;
 use super::memory::View;
 use super::queue::Point;
 use super::state::{Emulator, Handle};
 use super::status::{Status, Stop};
 use crate::machine::{self, Fault, FaultKind, Launch, Options};
+use crate::nccl::Reduction;
 use crate::ptx::Function;
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,6 +31,8 @@ pub(crate) enum Work {
     Stamp(Handle),
     /// A change of what the program may use.
     Mark(Mark),
+    /// An operation of NCCL.
+    Collective(Arc<Reduction>),
 }
 
 /// A launch of a kernel, with copies of its parameters.
@@ -47,6 +51,8 @@ pub(crate) struct Call {
 pub(crate) enum Source {
     /// Memory that the device may use.
     Device(u64),
+    /// Memory of a device of this number.
+    Peer(usize, u64),
     /// Page-locked memory of the host, read when the copy runs.
     Pinned(u64),
     /// Bytes that were copied when the work was submitted.
@@ -58,6 +64,8 @@ pub(crate) enum Source {
 pub(crate) enum Target {
     /// Memory that the device may use.
     Device(u64),
+    /// Memory of a device of this number.
+    Peer(usize, u64),
     /// Page-locked memory of the host, written when the copy runs.
     Pinned(u64),
     /// Other memory of the host. Its owner waits for the copy.
@@ -100,6 +108,11 @@ pub(crate) enum MarkKind {
 }
 
 impl Work {
+    /// Returns the event that the work records.
+    pub(crate) fn event(&self) -> Option<Handle> {
+        if let Work::Stamp(event) = self { Some(*event) } else { None }
+    }
+
     /// Returns the addresses that the work surely or probably uses.
     pub(crate) fn addresses(&self) -> Vec<u64> {
         match self {
@@ -108,6 +121,7 @@ impl Work {
             Work::Copy(copy) => copy.addresses().collect(),
             Work::Fill(fill) => vec![fill.to],
             Work::Graph(nodes) => nodes.iter().flat_map(Work::addresses).collect(),
+            Work::Collective(reduction) => reduction.addresses(),
         }
     }
 }
@@ -122,11 +136,11 @@ impl Call {
 impl Copy {
     fn addresses(&self) -> impl Iterator<Item = u64> {
         let from = match self.from {
-            Source::Device(address) | Source::Pinned(address) => Some(address),
+            Source::Device(address) | Source::Peer(_, address) | Source::Pinned(address) => Some(address),
             Source::Staged(_) => None,
         };
         let to = match self.to {
-            Target::Device(address) | Target::Pinned(address) => Some(address),
+            Target::Device(address) | Target::Peer(_, address) | Target::Pinned(address) => Some(address),
             Target::Pageable(_) => None,
         };
         from.into_iter().chain(to)
@@ -156,6 +170,7 @@ impl Emulator {
                 }
                 Ok(())
             }
+            Work::Collective(reduction) => reduction.perform(self),
             Work::Mark(mark) => {
                 self.perform_mark(mark);
                 Ok(())
@@ -176,9 +191,22 @@ impl Emulator {
         };
         let defaults = Options::default();
         let budget = self.configuration.budget.unwrap_or(defaults.budget);
-        let options = Options { budget, global_races: self.configuration.global_races };
+        let most_shared = self.configuration.most_shared();
+        let options = Options { budget, global_races: self.configuration.global_races, most_shared };
         let statistics = machine::run_with(&launch, &mut View { memory: &mut self.memory, device }, &options).map_err(stop_of)?;
         self.counts.instructions += statistics.lane_instructions;
+        let name = call.code.name();
+        if !self.kernels.contains_key(name) {
+            self.kernels.insert(name.to_string(), KernelCounts::default());
+        }
+        if let Some(counts) = self.kernels.get_mut(name) {
+            counts.launches += 1;
+            counts.flops += statistics.flops;
+            counts.loaded += statistics.loaded;
+            counts.stored += statistics.stored;
+            counts.threads = counts.threads.max(call.block.iter().product());
+            counts.dynamic_shared = counts.dynamic_shared.max(call.dynamic_shared);
+        }
         self.clock += START + statistics.warp_instructions;
         Ok(())
     }
@@ -187,11 +215,13 @@ impl Emulator {
         self.clock += START + copy.bytes as u64 / 8;
         let bytes = match &copy.from {
             Source::Device(address) => self.memory.read(device, *address, copy.bytes)?.to_vec(),
+            Source::Peer(device, address) => self.memory.read(*device, *address, copy.bytes)?.to_vec(),
             Source::Pinned(pointer) => self.pinned(*pointer, copy.bytes)?.to_vec(),
             Source::Staged(bytes) => bytes.clone(),
         };
         match &copy.to {
             Target::Device(address) => self.memory.write(device, *address, copy.bytes)?.copy_from_slice(&bytes),
+            Target::Peer(device, address) => self.memory.write(*device, *address, copy.bytes)?.copy_from_slice(&bytes),
             Target::Pinned(pointer) => self.pinned(*pointer, copy.bytes)?.copy_from_slice(&bytes),
             // SAFETY: the program has named this range as the destination of a copy, and waits for it.
             Target::Pageable(pointer) => unsafe { std::ptr::copy(bytes.as_ptr(), *pointer as *mut u8, copy.bytes) },

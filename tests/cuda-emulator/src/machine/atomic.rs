@@ -72,6 +72,8 @@ impl<M: Memory> Engine<'_, M> {
             let text = format!("the device memory at {address:#x} is changed, but nobody has written it");
             return stop(lane, FaultKind::UninitialisedGlobal, text);
         }
+        self.statistics.loaded += length as u64;
+        self.statistics.stored += length as u64;
         Ok(change(region.bytes, atomic, operands))
     }
 }

@@ -1,6 +1,9 @@
 //! The form of a kernel that the machine executes.
 
-use super::registers::{Compute, Operands, Register};
+use super::{
+    matrix::code::{MatrixLoad, Product, Warpgroup},
+    registers::{Compute, Operands, Register},
+};
 
 /// A kernel, with every routine that it calls.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +68,8 @@ pub struct Instruction {
     pub guard: Register,
     pub negated: bool,
     pub line: u32,
+    /// Operations on floating-point numbers of a lane.
+    pub flops: u16,
 }
 
 /// Function of an instruction.
@@ -87,12 +92,25 @@ pub enum Operation {
     Return(Register),
     Exit,
     Trap,
-    /// Waits for all threads of the block at the barrier of a number.
-    Barrier(Register, Option<Reduction>),
+    Barrier(Box<Barrier>),
     /// Lets the warp's other lanes catch up, then computes over lanes.
     Warp(WarpOperation, Box<Exchange>),
     /// The mask of the lanes that execute it.
     ActiveMask(Register),
+    /// Begins a copy from device memory to shared memory.
+    CopyAsync(Box<AsyncCopy>),
+    /// Makes a group of the thread's copies that are in none.
+    CommitCopies,
+    /// Waits for the thread's groups of copies but the last ones of a number, or for all copies.
+    WaitCopies(Option<u32>),
+    /// Orders the thread's accesses to shared memory before those of matrix products.
+    ProxyFence,
+    /// Loads matrices of 8 rows of 16 bytes from shared memory.
+    LoadMatrix(Box<MatrixLoad>),
+    /// Multiplies matrices of a warp.
+    Product(Box<Product>),
+    /// An operation of four warps, for asynchronous products of matrices.
+    Warpgroup(Warpgroup),
 }
 
 /// A place of a value.
@@ -178,6 +196,29 @@ pub struct Atomic {
     pub old: Place,
 }
 
+/// A barrier of the block.
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    /// A narrow register: which one of the block's barriers.
+    pub number: Register,
+    /// A narrow register: the threads that meet there. None: all of the block.
+    pub count: Option<Register>,
+    /// Whether the thread waits for the others.
+    pub waits: bool,
+    pub reduction: Option<Reduction>,
+}
+
+/// A copy from device memory to shared memory.
+#[derive(Clone, Debug)]
+pub struct AsyncCopy {
+    pub to: Address,
+    pub from: Address,
+    /// Bytes that it writes.
+    pub length: u8,
+    /// A narrow register: the bytes that it reads; the others are zeros. None: all.
+    pub used: Option<Register>,
+}
+
 /// Value that a barrier computes over the threads of the block.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction {
@@ -210,7 +251,7 @@ pub enum Shuffle {
 }
 
 /// Value that a warp computes over its lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum WarpOperation {
     /// `bar.warp.sync`.
     Synchronize,
@@ -220,6 +261,10 @@ pub enum WarpOperation {
     MatchAny(bool),
     /// `match.all`.
     MatchAll(bool),
+    /// The lowest lane, and whether it is this one.
+    Elect,
+    /// Reduces the lanes' words, in order.
+    Reduce(fn(u32, u32) -> u32),
 }
 
 /// The operands of a warp's operation.

@@ -2,7 +2,9 @@
 
 use super::{
     Launch, Memory, Options, Statistics,
+    barrier::Barriers,
     code::{Exchange, Function, Instruction, Operation, Place, Special, WarpOperation},
+    matrix::Warpgroups,
     memory::{Fault, FaultKind},
     registers::{LANES, Register, fill, lanes},
     shadow::Moment,
@@ -43,6 +45,8 @@ pub struct Engine<'l, M> {
     /// When the block began, and when its last barrier was.
     pub begin: u32,
     pub barrier: u32,
+    pub barriers: Barriers,
+    pub warpgroups: Warpgroups,
     pub budget: u64,
     pub statistics: Statistics,
 }
@@ -63,16 +67,20 @@ enum Flow {
 impl<'l, M: Memory> Engine<'l, M> {
     pub fn new(launch: &'l Launch<'l>, memory: &'l mut M, options: &Options) -> Self {
         let size = launch.function.shared + launch.dynamic_shared;
+        let barriers = Barriers::new(launch.function);
+        let warps = launch.block.iter().product::<u32>().div_ceil(LANES as u32);
         Self {
             function: launch.function,
             launch,
             memory,
-            shared: Shared::new(size as usize, launch.function.shared_bytewise),
+            shared: Shared::new(size as usize, launch.function.shared_bytewise, if barriers.are_counted { warps as usize } else { 0 }),
             races: options.global_races.then(Races::default),
             block: [0; 3],
             clock: 0,
             begin: 0,
             barrier: 0,
+            barriers,
+            warpgroups: Warpgroups::new(launch.function),
             budget: options.budget,
             statistics: Statistics::default(),
         }
@@ -80,13 +88,14 @@ impl<'l, M: Memory> Engine<'l, M> {
 
     /// When and by whom a lane accesses memory.
     #[inline(always)]
-    pub fn moment(&self, warp: &Warp, lane: usize) -> Moment {
+    pub fn moment<'w>(&self, warp: &'w Warp, lane: usize) -> Moment<'w> {
         Moment {
             now: self.clock,
-            thread: (warp.index * LANES as u32 + lane as u32) as u16,
+            thread: warp.thread(lane),
             begin: self.begin,
             barrier: self.barrier,
             warp: warp.synchronized,
+            seen: &warp.seen,
         }
     }
 
@@ -119,6 +128,10 @@ impl<'l, M: Memory> Engine<'l, M> {
             if active == 0 {
                 place += 1;
                 continue;
+            }
+            if instruction.flops != 0 {
+                let lanes = if active == mask { count } else { active.count_ones().into() };
+                self.statistics.flops += u64::from(instruction.flops) * lanes;
             }
             if let Operation::Compute(f, operands) = &instruction.operation {
                 f(&mut warp.registers, operands, active);
@@ -193,7 +206,10 @@ impl<'l, M: Memory> Engine<'l, M> {
                 return Ok(Flow::Leave(active));
             }
             Operation::Trap => return stop(first(active), FaultKind::Trap, "the kernel gives up"),
-            Operation::Barrier(..) => {
+            Operation::Barrier(barrier) => {
+                if !self.meet_block(warp, barrier, active)? {
+                    return Ok(Flow::Next);
+                }
                 warp.waiting |= active;
                 warp.move_to(active, place);
                 return Ok(Flow::Leave(active));
@@ -203,6 +219,13 @@ impl<'l, M: Memory> Engine<'l, M> {
                 let values = [active; LANES];
                 merge(warp, *d, values, active);
             }
+            Operation::CopyAsync(copy) => self.copy_async(warp, copy, active)?,
+            Operation::CommitCopies => warp.copies.commit(active),
+            Operation::WaitCopies(groups) => self.wait_copies(warp, *groups, active),
+            Operation::ProxyFence => self.fence_proxy(warp, active),
+            Operation::LoadMatrix(load) => self.load_matrix(warp, load, active)?,
+            Operation::Product(product) => self.product(warp, product, active)?,
+            Operation::Warpgroup(operation) => self.warpgroup(warp, operation, place, active)?,
         }
         Ok(Flow::Next)
     }

@@ -33,6 +33,17 @@ impl<M: Memory> Engine<'_, M> {
             WarpOperation::Synchronize => {}
             WarpOperation::Shuffle(mode) => shuffle(warp, mode, exchange, active),
             WarpOperation::Vote(vote) => return self::vote(warp, vote, exchange, active),
+            WarpOperation::Elect => {
+                merge(warp, exchange.d, [first(active) as u32; LANES], active);
+                if let Some(p) = exchange.p {
+                    warp.registers.set_predicate(p, active & active.wrapping_neg(), active, active);
+                }
+            }
+            WarpOperation::Reduce(f) => {
+                let words = values(warp, exchange, false, active)?;
+                let word = lanes(active).map(|lane| words[lane] as u32).reduce(f).unwrap_or_default();
+                merge(warp, exchange.d, [word; LANES], active);
+            }
             WarpOperation::MatchAny(wide) => {
                 let values = values(warp, exchange, wide, active)?;
                 let same = std::array::from_fn(|lane| equal(&values, lane, active));
@@ -117,7 +128,7 @@ fn values(warp: &Warp, exchange: &Exchange, wide: bool, active: u32) -> Outcome<
     };
     match active & !defined {
         0 => Ok(values),
-        undefined => stop(first(undefined), FaultKind::UninitialisedRegister, "the match depends on a value that was never written"),
+        undefined => stop(first(undefined), FaultKind::UninitialisedRegister, "the operand depends on a value that was never written"),
     }
 }
 

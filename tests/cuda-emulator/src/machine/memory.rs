@@ -70,8 +70,16 @@ pub enum FaultKind {
     UninitialisedGlobal,
     /// Two threads access the same byte of device memory without order, and one of them writes.
     GlobalRace,
-    /// A shuffle or vote whose mask names lanes that do not take part.
+    /// An operation of a warp or of four warps in which not all take part, or not in the same way.
     WarpDivergence,
+    /// A use of shared memory or registers that an asynchronous copy or matrix product still writes or reads.
+    InFlight,
+    /// A matrix product of four warps reads what ordinary stores wrote, without `fence.proxy.async` in between.
+    ProxyFence,
+    /// A matrix product of four warps uses registers that were changed since the last `wgmma.fence`.
+    WarpgroupFence,
+    /// A descriptor of a matrix in shared memory that means nothing.
+    MatrixDescriptor,
 }
 
 /// A mistake that stopped a launch.

@@ -2,12 +2,15 @@
 
 pub(crate) mod arithmetic;
 mod atomic;
+mod barrier;
 mod block;
 pub(crate) mod code;
+mod copies;
 mod elements;
 mod engine;
 mod exchange;
 pub(crate) mod fused;
+pub(crate) mod matrix;
 mod memory;
 pub(crate) mod registers;
 mod shadow;
@@ -39,6 +42,8 @@ pub struct Options {
     pub budget: u64,
     /// Whether races on device memory are faults. It costs much time and memory.
     pub global_races: bool,
+    /// Bytes of shared memory that a block may have.
+    pub most_shared: u32,
 }
 
 /// Numbers of what a launch executed.
@@ -48,6 +53,12 @@ pub struct Statistics {
     pub warp_instructions: u64,
     /// Instructions, counted once per thread.
     pub lane_instructions: u64,
+    /// Operations on floating-point numbers: a fused multiplication and addition is two, a product of matrices two for each factor pair.
+    pub flops: u64,
+    /// Bytes that threads loaded from device memory, counted once per thread.
+    pub loaded: u64,
+    /// Bytes that threads stored to device memory.
+    pub stored: u64,
 }
 
 /// Runs a launch with the default options.
@@ -62,6 +73,6 @@ pub fn run_with<M: Memory>(launch: &Launch<'_>, memory: &mut M, options: &Option
 
 impl Default for Options {
     fn default() -> Self {
-        Self { budget: 2_000_000_000, global_races: false }
+        Self { budget: 2_000_000_000, global_races: false, most_shared: 48 << 10 }
     }
 }

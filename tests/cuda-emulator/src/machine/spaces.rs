@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     memory::{Fault, FaultKind},
     registers::LANES,
-    shadow::{Cell, Clash, Moment},
+    shadow::{Cell, Clash, Moment, Reader},
 };
 
 /// The shared memory of a block.
@@ -14,16 +14,29 @@ pub struct Shared {
     cells: Vec<Cell>,
     /// A cell stands for 1 << shift bytes: a word where all accesses are words.
     shift: u32,
+    /// For each cell and warp, the last loads. Empty unless the kernel has barriers of some warps.
+    readers: Vec<Reader>,
+    warps: usize,
+    /// For each row of 16 bytes, the matrix products on their way that read it.
+    products: Vec<u16>,
+    /// How many rows they read together.
+    product_rows: usize,
 }
 
+/// Bytes of a row of a matrix that a product reads.
+pub const ROW: usize = 16;
+
 impl Shared {
-    pub fn new(size: usize, bytewise: bool) -> Self {
+    /// `warps`: the warps of a block, if the kernel has barriers of some warps; else 0.
+    pub fn new(size: usize, bytewise: bool, warps: usize) -> Self {
         let shift = if bytewise { 0 } else { 2 };
-        Self { bytes: vec![0; size], cells: vec![Cell::default(); size >> shift], shift }
+        let cells = vec![Cell::default(); size >> shift];
+        let (readers, products) = (vec![Reader::default(); cells.len() * warps], vec![0; size.div_ceil(ROW)]);
+        Self { bytes: vec![0; size], cells, shift, readers, warps, products, product_rows: 0 }
     }
 
     /// Checks and notes an access whose alignment is checked.
-    pub fn access(&mut self, address: u64, length: usize, moment: &Moment, kind: Kind) -> Result<(), Fault> {
+    pub fn access(&mut self, address: u64, length: usize, moment: &Moment<'_>, kind: Kind) -> Result<(), Fault> {
         let inside = address.checked_add(length as u64).is_some_and(|end| end <= self.bytes.len() as u64);
         if !inside {
             return Err(Fault::new(
@@ -31,16 +44,69 @@ impl Shared {
                 format!("{length} bytes at {address:#x} of shared memory, which has {} bytes", self.bytes.len()),
             ));
         }
+        if kind != Kind::Read && self.product_rows > 0 && self.products[address as usize / ROW] > 0 {
+            let text = format!("it writes shared memory at {address:#x}, which a matrix product on its way still reads");
+            return Err(Fault::new(FaultKind::InFlight, text));
+        }
+        self.cells_of(address, length).try_for_each(|index| self.touch(index, moment, kind))
+    }
+
+    /// The cells of a range that is inside.
+    fn cells_of(&self, address: u64, length: usize) -> std::ops::Range<usize> {
         let first = address as usize >> self.shift;
-        (first..first + (length >> self.shift).max(1)).try_for_each(|index| self.touch(index, moment, kind))
+        first..first + (length >> self.shift).max(1)
+    }
+
+    /// Begins the write of a copy, after the check of its access.
+    pub fn take_off(&mut self, address: u64, length: usize, thread: u16) {
+        let cells = self.cells_of(address, length);
+        self.cells[cells].iter_mut().for_each(|cell| cell.take_off(thread));
+    }
+
+    /// Ends the write of a copy at a time; at time 0, as if there had been none.
+    pub fn land(&mut self, address: u64, length: usize, time: u32) {
+        let cells = self.cells_of(address, length);
+        self.cells[cells].iter_mut().for_each(|cell| cell.land(time));
+    }
+
+    /// Begins the read of rows by a product, after the check of its access. Until its end, nobody may write them.
+    pub fn begin_product(&mut self, rows: &[u32]) {
+        rows.iter().for_each(|row| self.products[*row as usize] += 1);
+        self.product_rows += rows.len();
+    }
+
+    /// Ends the read of rows by a product: it may have happened as late as now.
+    pub fn end_product(&mut self, rows: &[u32], moment: &Moment<'_>) {
+        for row in rows {
+            self.products[*row as usize] -= 1;
+            for index in self.cells_of(u64::from(*row) * ROW as u64, ROW) {
+                self.note(index, moment, Kind::Read);
+            }
+        }
+        self.product_rows -= rows.len();
+    }
+
+    /// Forgets the products on their way, whose block has ended.
+    pub fn forget_products(&mut self) {
+        if self.product_rows > 0 {
+            self.products.fill(0);
+            self.product_rows = 0;
+        }
+    }
+
+    /// The last writes of the cells of a row: their times and threads.
+    pub fn writes_of(&self, row: u32) -> impl Iterator<Item = (u32, u16)> {
+        self.cells[self.cells_of(u64::from(row) * ROW as u64, ROW)].iter().map(Cell::last_write)
     }
 
     /// Notes loads or stores of lanes that need no more thought. Returns the lanes for which [`Shared::access`] has to be called.
     ///
     /// `moment` is that of lane 0.
-    pub fn access_quickly(&mut self, addresses: &[u64; LANES], active: u32, length: usize, moment: Moment, kind: Kind) -> u32 {
+    pub fn access_quickly(&mut self, addresses: &[u64; LANES], active: u32, length: usize, moment: Moment<'_>, kind: Kind) -> u32 {
         match kind {
             Kind::Read => self.quickly(addresses, active, length, moment, Cell::read_quickly),
+            _ if self.warps > 0 => active,
+            Kind::Write if self.product_rows > 0 => active,
             Kind::Write => self.quickly(addresses, active, length, moment, Cell::write_quickly),
             Kind::Atomic => active,
         }
@@ -52,8 +118,8 @@ impl Shared {
         addresses: &[u64; LANES],
         active: u32,
         length: usize,
-        moment: Moment,
-        note: impl Fn(&mut Cell, &Moment) -> bool,
+        moment: Moment<'_>,
+        note: impl Fn(&mut Cell, &Moment<'_>) -> bool,
     ) -> u32 {
         let count = (length >> self.shift).max(1);
         let mut left = active;
@@ -71,15 +137,36 @@ impl Shared {
     }
 
     /// Checks and notes an access to a cell.
-    fn touch(&mut self, index: usize, moment: &Moment, kind: Kind) -> Result<(), Fault> {
+    fn touch(&mut self, index: usize, moment: &Moment<'_>, kind: Kind) -> Result<(), Fault> {
         let cell = &mut self.cells[index];
+        if cell.is_in_flight() {
+            return Err(in_flight(index << self.shift, kind));
+        }
         if kind != Kind::Write && !cell.is_written(moment) {
             return Err(uninitialised(index << self.shift));
         }
-        let clash = if kind == Kind::Read { cell.read(moment, false) } else { cell.write(moment, kind == Kind::Atomic, false) };
-        match clash {
+        match self.note(index, moment, kind) {
             None => Ok(()),
             Some(clash) => Err(race(FaultKind::SharedRace, (index << self.shift) as u64, "shared memory", kind, clash, "")),
+        }
+    }
+}
+
+impl Shared {
+    /// Notes an access to a cell. Returns the earlier one that it is not ordered after.
+    fn note(&mut self, index: usize, moment: &Moment<'_>, kind: Kind) -> Option<Clash> {
+        let cell = &mut self.cells[index];
+        let readers = &mut self.readers[index * self.warps..][..self.warps];
+        match kind {
+            Kind::Read if readers.is_empty() => cell.read(moment, false),
+            Kind::Read => {
+                readers[usize::from(moment.thread / 32)].note(moment);
+                cell.writer_clash(moment, false)
+            }
+            _ => {
+                let reader = readers.iter().zip(0..).find_map(|(reader, warp)| reader.clash(warp, moment));
+                cell.write(moment, kind == Kind::Atomic, false).or(reader)
+            }
         }
     }
 }
@@ -90,12 +177,22 @@ fn uninitialised(address: usize) -> Fault {
 }
 
 #[cold]
-fn race(fault: FaultKind, address: u64, memory: &str, kind: Kind, clash: Clash, place: &str) -> Fault {
-    let verb = match kind {
+fn in_flight(address: usize, kind: Kind) -> Fault {
+    let text = format!("it {} shared memory at {address:#x}, to which a copy is on its way: nobody has waited for it", verb(kind));
+    Fault::new(FaultKind::InFlight, text)
+}
+
+fn verb(kind: Kind) -> &'static str {
+    match kind {
         Kind::Read => "reads",
         Kind::Write => "writes",
         Kind::Atomic => "changes",
-    };
+    }
+}
+
+#[cold]
+fn race(fault: FaultKind, address: u64, memory: &str, kind: Kind, clash: Clash, place: &str) -> Fault {
+    let verb = verb(kind);
     let other = clash.thread.map_or("other threads".to_string(), |thread| format!("thread number {thread} of the block"));
     let earlier = if clash.wrote { "wrote" } else { "read" };
     Fault::new(fault, format!("it {verb} {memory} at {address:#x}, which {other}{place} {earlier} without a barrier since"))
@@ -146,7 +243,7 @@ pub struct Races {
 
 impl Races {
     /// Checks and notes an access. A strong load, volatile or relaxed, does not race with atomic instructions.
-    pub fn access(&mut self, address: u64, length: usize, moment: &Moment, kind: Kind, strong: bool) -> Result<(), Fault> {
+    pub fn access(&mut self, address: u64, length: usize, moment: &Moment<'_>, kind: Kind, strong: bool) -> Result<(), Fault> {
         for address in (0..length as u64).map(|i| address.wrapping_add(i)) {
             let cell = self.cells.entry(address).or_default();
             let clash = match (kind, strong) {

@@ -51,7 +51,7 @@ impl<'a> Reach<'a> {
     }
 
     /// The same for one lane.
-    fn only(mut self, lane: u32) -> Self {
+    pub fn only(mut self, lane: u32) -> Self {
         self.active = lane;
         self.pattern = Pattern::Any;
         self
@@ -61,6 +61,12 @@ impl<'a> Reach<'a> {
     #[inline(always)]
     pub fn offset(&self, lane: usize, start: u64) -> usize {
         self.addresses[lane].wrapping_sub(start) as usize
+    }
+
+    /// Bytes of all lanes.
+    fn bytes(&self) -> u64 {
+        let lanes = if self.pattern == Pattern::Any { self.active.count_ones() as usize } else { LANES };
+        (lanes * self.length) as u64
     }
 
     /// Lanes whose bytes are those of all lanes; two lanes stand for several with the same address.
@@ -178,7 +184,7 @@ impl<M: Memory> Engine<'_, M> {
     }
 
     /// Checks an access to shared memory, lane by lane.
-    fn check_shared(&mut self, warp: &Warp, reach: Reach<'_>, kind: Kind) -> Outcome<()> {
+    pub fn check_shared(&mut self, warp: &Warp, reach: Reach<'_>, kind: Kind) -> Outcome<()> {
         let mut moment = self.moment(warp, 0);
         let first = moment.thread;
         for lane in lanes(self.shared.access_quickly(reach.addresses, reach.representatives(), reach.length, moment, kind)) {
@@ -219,11 +225,12 @@ impl<M: Memory> Engine<'_, M> {
             }
         }
         gather(warp, transfer, region.bytes, low, reach, &[FULL; 4]);
+        self.statistics.loaded += reach.bytes();
         Ok(())
     }
 
     /// After a refusal of the range of all lanes: asks for each lane's own.
-    fn lane_by_lane(&mut self, reach: Reach<'_>, access: Access, mut f: impl FnMut(&mut Self, u32) -> Outcome<()>) -> Outcome<()> {
+    pub fn lane_by_lane(&mut self, reach: Reach<'_>, access: Access, mut f: impl FnMut(&mut Self, u32) -> Outcome<()>) -> Outcome<()> {
         for lane in lanes(reach.active) {
             if self.memory.region(reach.addresses[lane], reach.length, access).is_none() {
                 let fault = self.memory.fault(reach.addresses[lane], reach.length, access);
@@ -291,6 +298,7 @@ impl<M: Memory> Engine<'_, M> {
             }
         }
         scatter(warp, transfer, region.bytes, low, reach);
+        self.statistics.stored += reach.bytes();
         Ok(())
     }
 }
@@ -306,7 +314,7 @@ pub fn defined(warp: &Warp, place: Place) -> u32 {
 
 /// The smallest range with all lanes' bytes: where it begins, and its length.
 #[inline(always)]
-fn hull(reach: Reach<'_>) -> (u64, usize) {
+pub fn hull(reach: Reach<'_>) -> (u64, usize) {
     let (mut low, mut high) = (u64::MAX, 0);
     match reach.pattern {
         Pattern::Same => return (reach.addresses[0], reach.length),
@@ -323,7 +331,7 @@ fn hull(reach: Reach<'_>) -> (u64, usize) {
 
 /// Whether one of the bytes is zero.
 #[inline(always)]
-fn has_zero(bytes: &[u8]) -> bool {
+pub fn has_zero(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<4>();
     let zeros = |word: u32| word.wrapping_sub(0x0101_0101) & !word & 0x8080_8080;
     words.iter().fold(0, |found, word| found | zeros(u32::from_ne_bytes(*word))) != 0 || rest.contains(&0)

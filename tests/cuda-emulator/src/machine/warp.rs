@@ -3,6 +3,8 @@
 use super::{
     Launch,
     code::{Function, Word},
+    copies::Copies,
+    matrix::Products,
     registers::{FULL, LANES, Registers, lanes},
     spaces::Local,
 };
@@ -29,6 +31,10 @@ pub struct Warp {
     pub synchronized: u32,
     /// The threads' coordinates along x, y, z.
     pub threads: [[u32; LANES]; 3],
+    /// See [`Moment::seen`](super::shadow::Moment::seen).
+    pub seen: Vec<u32>,
+    pub copies: Copies,
+    pub products: Products,
 }
 
 impl Warp {
@@ -59,6 +65,9 @@ impl Warp {
             parked: 0,
             synchronized: 0,
             threads: [[0; LANES]; 3],
+            seen: Vec::new(),
+            copies: Copies::default(),
+            products: Products::default(),
         }
     }
 
@@ -81,6 +90,13 @@ impl Warp {
         self.present = FULL >> (LANES as u32 - count);
         self.live = self.present;
         (self.waiting, self.parked, self.synchronized) = (0, 0, time);
+        self.seen.fill(0);
+        self.products.begin();
+    }
+
+    /// The number of a lane's thread in its block.
+    pub fn thread(&self, lane: usize) -> u16 {
+        (self.index * LANES as u32 + lane as u32) as u16
     }
 
     /// Lanes that can go on.

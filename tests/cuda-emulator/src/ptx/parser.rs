@@ -103,6 +103,7 @@ impl<'t> Parser<'_, 't> {
             ".target" => {
                 let name = self.word()?;
                 let digits = name.strip_prefix("sm_").ok_or_else(|| format!("the target `{name}`"))?;
+                file.letter = digits.chars().last().filter(char::is_ascii_alphabetic);
                 file.target = digits.trim_end_matches(char::is_alphabetic).parse().map_err(|_| format!("the target `{name}`"))?;
                 while self.skips(b',') {
                     self.word()?;

@@ -7,6 +7,8 @@ use super::types::{Space, Type};
 pub struct File<'t> {
     pub version: (u32, u32),
     pub target: u32,
+    /// The letter behind the number of a target that is for one architecture only.
+    pub letter: Option<char>,
     pub variables: Vec<Variable<'t>>,
     pub routines: Vec<Routine<'t>>,
 }

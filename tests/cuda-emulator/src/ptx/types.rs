@@ -33,6 +33,13 @@ pub enum Type {
     S32,
     S64,
     F16,
+    /// Two f16.
+    F16x2,
+    BF16,
+    /// Two bf16.
+    BF16x2,
+    /// An f32 with fewer bits of fraction.
+    TF32,
     F32,
     F64,
 }
@@ -55,6 +62,10 @@ impl Type {
             "s32" => Type::S32,
             "s64" => Type::S64,
             "f16" => Type::F16,
+            "f16x2" => Type::F16x2,
+            "bf16" => Type::BF16,
+            "bf16x2" => Type::BF16x2,
+            "tf32" => Type::TF32,
             "f32" => Type::F32,
             "f64" => Type::F64,
             _ => return None,
@@ -66,8 +77,8 @@ impl Type {
         match self {
             Type::Predicate => 0,
             Type::B8 | Type::U8 | Type::S8 => 1,
-            Type::B16 | Type::U16 | Type::S16 | Type::F16 => 2,
-            Type::B32 | Type::U32 | Type::S32 | Type::F32 => 4,
+            Type::B16 | Type::U16 | Type::S16 | Type::F16 | Type::BF16 => 2,
+            Type::B32 | Type::U32 | Type::S32 | Type::F32 | Type::F16x2 | Type::BF16x2 | Type::TF32 => 4,
             Type::B64 | Type::U64 | Type::S64 | Type::F64 => 8,
         }
     }
@@ -84,15 +95,15 @@ impl Type {
 
     /// Whether it is a floating-point type.
     pub fn is_float(self) -> bool {
-        matches!(self, Type::F16 | Type::F32 | Type::F64)
+        matches!(self, Type::F16 | Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32 | Type::F32 | Type::F64)
     }
 
     /// The untyped integer of the same size as an unsigned one.
     pub fn unsigned(self) -> Type {
         match self {
             Type::B8 | Type::S8 => Type::U8,
-            Type::B16 | Type::S16 | Type::F16 => Type::U16,
-            Type::B32 | Type::S32 | Type::F32 => Type::U32,
+            Type::B16 | Type::S16 | Type::F16 | Type::BF16 => Type::U16,
+            Type::B32 | Type::S32 | Type::F32 | Type::F16x2 | Type::BF16x2 | Type::TF32 => Type::U32,
             Type::B64 | Type::S64 | Type::F64 => Type::U64,
             other => other,
         }

@@ -131,7 +131,9 @@ fn what_the_parser_refuses() {
     refused(&kernel("bra away;"), "`away`");
     refused(&kernel("call (%r1), f, (%r2);"), "`f`");
     refused(&kernel("ld.shared.u32 %r1, [out];"), "out");
-    refused(&kernel("bar.sync 0, 32;"), "part of the block");
+    refused(&kernel("barrier.red.popc.u32 %r1, 0, 64, %p1;"), "part of the block");
+    refused(&kernel("cp.async.wait_all;"), "sm_80");
+    refused(&kernel("wgmma.fence.sync.aligned;").replace("sm_70", "sm_90"), "sm_90a");
     refused("", "version");
     refused(".version 7.4 .target sm_70 .address_size 32", "64 bits");
     refused(".version 7.4 .target sm_70 .entry k( {", "line 1");

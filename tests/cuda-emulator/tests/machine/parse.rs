@@ -13,7 +13,7 @@ fn the_backend_is_understood() {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        match Module::parse(&text, (7, 4)) {
+        match Module::parse(&text, (8, 0)) {
             Ok(module) => kernels += module.entries().count(),
             Err(error) => wrong.push(format!("{}: {error}", path.display())),
         }
@@ -27,7 +27,7 @@ fn damaged_files_are_errors() {
     const MARKS: &[u8] = b"0123456789abcdefx;:,.[]{}()<>@!|+-%$_ \n";
     let mut next = crate::support::random(11);
     let rounds = std::env::var("ROUNDS").map_or(300, |rounds| rounds.parse().unwrap());
-    for name in ["control", "faults", "integers", "together"] {
+    for name in ["ampere", "control", "faults", "hopper", "integers", "together"] {
         let path = format!("{}/tests/ptx/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
         for _ in 0..rounds {
@@ -45,7 +45,7 @@ fn damaged_files_are_errors() {
                 }
             }
             // It may be a module still, or not: what matters is that nothing panics.
-            let _ = Module::parse(&String::from_utf8_lossy(&bytes), (7, 4));
+            let _ = Module::parse(&String::from_utf8_lossy(&bytes), (8, 0));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs planted kernels.
 
 use crate::Verdict;
-use crate::session::{GLOBAL, Outcome, Session};
+use crate::session::{GLOBAL, Launch, Outcome, Session};
 
 /// Runs a kernel, or its twin. `place` is the name of its file, and properties of the emulator.
 pub fn run(name: &str, place: &str, has_mistake: bool) -> Outcome<Verdict> {
@@ -9,6 +9,8 @@ pub fn run(name: &str, place: &str, has_mistake: bool) -> Outcome<Verdict> {
     let text = match file {
         "global" => GLOBAL,
         "shared" => include_str!("shared.ptx"),
+        "ampere" => include_str!("ampere.ptx"),
+        "hopper" => include_str!("hopper.ptx"),
         "control" => include_str!("control.ptx"),
         "uninitialised" => include_str!("uninitialised.ptx"),
         _ => panic!("{name} is in {file}, which does not exist"),
@@ -17,7 +19,9 @@ pub fn run(name: &str, place: &str, has_mistake: bool) -> Outcome<Verdict> {
     let entry = if has_mistake { name.to_string() } else { format!("{name}_right") };
     let function = session.function(session.load(text)?, &entry)?;
     let (from, out) = (session.numbers()?, session.numbers()?);
-    session.launch(function, out, from)?;
+    // Products need four warps.
+    let (blocks, threads) = if file == "hopper" { (2, 128) } else { (4, 64) };
+    Launch { function, grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0, stream: session.stream }.submit(out, from)?;
     session.synchronise()?;
     Ok(Verdict::Right)
 }

@@ -1,6 +1,7 @@
 //! Planted faults: the emulator catches each of them, and lets a twin without the mistake pass. `faults.txt` is the list.
 
 mod behaviour;
+mod devices;
 mod kernels;
 mod limits;
 mod memory;
@@ -30,7 +31,7 @@ type Program = fn(has_mistake: bool) -> Outcome<Verdict>;
 
 /// The programs with mistakes of the host, by name.
 fn programs() -> impl Iterator<Item = (&'static str, Program)> {
-    [memory::PROGRAMS, limits::PROGRAMS, modules::PROGRAMS, order::PROGRAMS].concat().into_iter()
+    [memory::PROGRAMS, limits::PROGRAMS, modules::PROGRAMS, order::PROGRAMS, devices::PROGRAMS].concat().into_iter()
 }
 
 /// A line of the list.

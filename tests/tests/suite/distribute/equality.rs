@@ -158,11 +158,16 @@ fn ordered_step(net: &Net, gradients: &Function<Part, (Tensor, Vec<Tensor>)>, pa
     Ok(loss)
 }
 
-/// Trains replicas on all devices of a context, and one device on the ordered sum of the parts' gradients. Compares the bits.
+/// Trains replicas on all devices of a context by SGD: see [`steps_are_ordered`].
 fn sums_are_ordered(context: &Context) -> Result<()> {
-    let replicas = Replicated::new(&strategy(context)?, Box::new(Sgd::new(0.1)))?;
+    steps_are_ordered(context, &strategy(context)?, || Box::new(Sgd::new(0.1)))
+}
+
+/// Trains the replicas of a strategy of a context, and one device on the ordered sum of the parts' gradients. Compares the bits.
+pub fn steps_are_ordered(context: &Context, strategy: &MirroredStrategy, new: fn() -> Box<dyn Optimizer>) -> Result<()> {
+    let replicas = Replicated::new(strategy, new())?;
     let (first, count) = (replicas.strategy.devices()[0].name(), replicas.strategy.num_replicas_in_sync());
-    let net = alone(context, first, Box::new(Sgd::new(0.1)))?;
+    let net = alone(context, first, new())?;
     let gradients = net.traced_gradients();
     assert_eq!(replicas.bits()?, net.bits()?, "{count} replicas, before the first step");
     for step in 0..STEPS {

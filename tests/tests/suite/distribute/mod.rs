@@ -1,7 +1,7 @@
 //! Replicas of a strategy: variables with copies, training steps against those of one device, `fit`, and failures.
 
 mod checkpoints;
-mod equality;
+pub(crate) mod equality;
 mod exchanges;
 mod failures;
 mod fitting;
@@ -47,7 +47,7 @@ fn strategy(context: &Context) -> Result<MirroredStrategy> {
 }
 
 /// Creates a strategy on two portable CPUs.
-fn two() -> Result<MirroredStrategy> {
+pub(crate) fn two() -> Result<MirroredStrategy> {
     strategy(&cpus(true, 2)?)
 }
 

@@ -17,7 +17,7 @@ use crate::base::shape::Shape;
 use crate::base::sync::ThreadSafe;
 use crate::nn::type_name;
 use crate::tensor::Tensor;
-use crate::tensor::scope::Scope;
+use crate::tensor::scope::{Scope, ScopeHandle};
 use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
@@ -107,15 +107,22 @@ pub trait RNNCell: Module + ThreadSafe {
     /// Computes a single step, after building the cell if it is not built yet. Returns the output for `x[batch, features]` and the
     /// new states.
     fn call(&self, scope: &dyn Scope, x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
-        let call = || {
+        let call = |scope: &ScopeHandle| {
+            let (x, states) = (&scope.input(x)?, inputs_of(scope, states)?);
             let [_, features] = inputs::dims(self.name(), "inputs of shape [batch, features]", x.dims())?;
             if !self.is_built() {
                 self.build(&scope.handle().building(), features)?;
             }
-            self.compute(read(self, scope)?, x, states)
+            self.compute(read(self, scope)?, x, &states)
         };
-        observed_call(scope, self.name(), type_name::<Self>(), self, |(y, _): &(Tensor, Vec<Tensor>)| y.tensor_type(), call)
+        let output = |(y, _): &(Tensor, Vec<Tensor>)| y.tensor_type();
+        observed_call(&scope.handle().in_layer(true), self.name(), type_name::<Self>(), self, output, call)
     }
+}
+
+/// Returns the inputs `states` of a layer as the layer computes with them. The scope is the inside of the layer.
+fn inputs_of(scope: &ScopeHandle, states: &[Tensor]) -> Result<Vec<Tensor>> {
+    states.iter().map(|state| scope.input(state)).collect()
 }
 
 /// Returns the values of a cell's variables, in their order.
@@ -247,7 +254,7 @@ impl<C: RNNCell> Layer for RNN<C> {
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         let [batch, _, features] = inputs::dims(self.name(), inputs::SEQUENCES, input.dims())?;
         for (variable, size) in self.states.iter().zip(self.cell.state_sizes()) {
-            variable.create(scope, &Tensor::full(&scope.device(), 0.0f32, &[batch, size])?)?;
+            variable.create(scope, &Initializer::zeros().call(scope, &[batch, size])?)?;
         }
         self.cell.build(scope, features)
     }

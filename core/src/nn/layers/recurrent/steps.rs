@@ -1,6 +1,6 @@
 //! The steps of a recurrent layer: as a loop in the graph, or one by one.
 
-use super::{RNN, RNNCell, Sequence, read};
+use super::{RNN, RNNCell, Sequence, inputs_of, read};
 use crate::base::error::{Error, Result};
 use crate::base::shape::{Shape, TensorType};
 use crate::nn::layers::{Layer, inputs, observed_call};
@@ -34,14 +34,25 @@ impl<C: RNNCell> RNN<C> {
     ///
     /// Fails if the shapes do not fit, or if there are no steps.
     pub fn run(&self, scope: &dyn Scope, x: &Tensor, initial_state: Option<&[Tensor]>, mask: Option<&Tensor>) -> Result<Sequence> {
-        self.observed(scope, x, || self.sequence(scope, x, initial_state, mask, None))
+        self.observed(scope, x, initial_state, |scope, x, states| self.sequence(scope, x, states, mask, None))
     }
 
-    /// Calls `sequence` and returns its result. Observers of the scope see it as a call of this layer for inputs like `x`. Builds
-    /// the layer first, if it is not built yet.
-    fn observed(&self, scope: &dyn Scope, x: &Tensor, sequence: impl FnOnce() -> Result<Sequence>) -> Result<Sequence> {
-        let call = || self.ensure_built(scope, x).and_then(|()| sequence());
-        observed_call(scope, self.name(), self.kind(), self, |sequence: &Sequence| sequence.output.tensor_type(), call)
+    /// Calls `sequence` inside of this layer, with `x` and the initial states as the layer computes with them, and returns its result.
+    /// Observers of the scope see it as a call of this layer. Builds the layer first, if it is not built yet.
+    fn observed(
+        &self,
+        scope: &dyn Scope,
+        x: &Tensor,
+        initial_state: Option<&[Tensor]>,
+        sequence: impl FnOnce(&ScopeHandle, &Tensor, Option<&[Tensor]>) -> Result<Sequence>,
+    ) -> Result<Sequence> {
+        let call = |scope: &ScopeHandle| {
+            let (x, states) = (scope.input(x)?, initial_state.map(|states| inputs_of(scope, states)).transpose()?);
+            self.ensure_built(scope, &x)?;
+            sequence(scope, &x, states.as_deref())
+        };
+        let output = |sequence: &Sequence| sequence.output.tensor_type();
+        observed_call(&scope.handle().in_layer(true), self.name(), self.kind(), self, output, call)
     }
 
     /// The same as [`RNN::run`] for only the first `length` steps, where `length` is an i32 scalar. If `x` has the maximum number
@@ -68,7 +79,7 @@ impl<C: RNNCell> RNN<C> {
         if length.tensor_type() != TensorType::I32 {
             return Err(Error::message(format!("{} takes a length of type i32[], not {}", self.name(), length.tensor_type())));
         }
-        self.observed(scope, x, || self.sequence(scope, x, initial_state, None, Some(length)))
+        self.observed(scope, x, initial_state, |scope, x, states| self.sequence(scope, x, states, None, Some(length)))
     }
 
     /// Runs the layer like [`RNN::run`], with `weights` as the values of the cell's variables. The layer's own states are neither

@@ -49,6 +49,10 @@ impl CsvLogger {
 }
 
 impl Callback for CsvLogger {
+    fn reads_batches(&self) -> bool {
+        false
+    }
+
     fn on_train_begin(&mut self, _: &Model) -> Result<()> {
         let io = |error| FileError::io(&self.path, error);
         self.has_header = self.append && self.path.metadata().is_ok_and(|metadata| metadata.len() > 0);

@@ -106,6 +106,10 @@ impl EarlyStopping {
 }
 
 impl Callback for EarlyStopping {
+    fn reads_batches(&self) -> bool {
+        false
+    }
+
     fn on_train_begin(&mut self, _: &Model) -> Result<()> {
         (self.wait, self.best, self.best_epoch, self.best_weights, self.stopped_epoch) = (0, None, 0, None, None);
         Ok(())

@@ -66,6 +66,10 @@ impl Callback for LambdaCallback<'_> {
         Ok(())
     }
 
+    fn reads_batches(&self) -> bool {
+        self.batch_end.is_some()
+    }
+
     fn on_batch_end(&mut self, _: &Model, step: usize, logs: &Logs) -> Result<ControlFlow<()>> {
         self.batch_end.iter_mut().for_each(|function| function(step, logs));
         Ok(ControlFlow::Continue(()))

@@ -30,6 +30,10 @@ impl<F: FnMut(usize, f64) -> f64> LearningRateScheduler<F> {
 }
 
 impl<F: FnMut(usize, f64) -> f64> Callback for LearningRateScheduler<F> {
+    fn reads_batches(&self) -> bool {
+        false
+    }
+
     fn on_epoch_begin(&mut self, model: &Model, epoch: usize) -> Result<()> {
         set_rate(model, (self.0)(epoch, rate(model)?))
     }
@@ -121,6 +125,10 @@ impl ReduceLROnPlateau {
 }
 
 impl Callback for ReduceLROnPlateau {
+    fn reads_batches(&self) -> bool {
+        false
+    }
+
     fn on_train_begin(&mut self, _: &Model) -> Result<()> {
         (self.best, self.wait, self.cooling) = (None, 0, 0);
         if self.factor < 1.0 {

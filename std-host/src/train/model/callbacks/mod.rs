@@ -58,6 +58,12 @@ pub trait Callback {
         Ok(())
     }
 
+    /// True if [`on_batch_end`](Callback::on_batch_end) is to be called, as it is by default. If no callback of a training reads the logs of
+    /// steps, a GPU begins the next step before the host knows the results of the last one.
+    fn reads_batches(&self) -> bool {
+        true
+    }
+
     /// Called after a step. The logs cover all steps of the epoch so far.
     fn on_batch_end(&mut self, model: &Model, step: usize, logs: &Logs) -> Result<ControlFlow<()>> {
         let _ = (model, step, logs);
@@ -94,6 +100,9 @@ macro_rules! transparent {
             }
             fn on_batch_begin(&mut self, model: &Model, step: usize, batch: &Batch) -> Result<()> {
                 (**self).on_batch_begin(model, step, batch)
+            }
+            fn reads_batches(&self) -> bool {
+                (**self).reads_batches()
             }
             fn on_batch_end(&mut self, model: &Model, step: usize, logs: &Logs) -> Result<ControlFlow<()>> {
                 (**self).on_batch_end(model, step, logs)

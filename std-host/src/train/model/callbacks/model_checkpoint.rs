@@ -139,6 +139,10 @@ impl Callback for ModelCheckpoint {
         Ok(())
     }
 
+    fn reads_batches(&self) -> bool {
+        self.save_freq.is_some()
+    }
+
     fn on_batch_end(&mut self, model: &Model, step: usize, logs: &Logs) -> Result<ControlFlow<()>> {
         self.batches += 1;
         if self.save_freq.is_some_and(|batches| self.batches >= batches) {

@@ -177,6 +177,10 @@ impl Callback for TensorBoard {
         Ok(())
     }
 
+    fn reads_batches(&self) -> bool {
+        self.update_freq != UpdateFreq::Epoch
+    }
+
     fn on_batch_end(&mut self, _: &Model, _: usize, logs: &Logs) -> Result<ControlFlow<()>> {
         let per_second = self.write_steps_per_second;
         let step = self.state()?.step;

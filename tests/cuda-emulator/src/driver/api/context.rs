@@ -77,6 +77,8 @@ impl Emulator {
         self.executables.retain(|_, executable| executable.device != device);
         self.modules.retain(|_, module| module.device != device);
         self.functions.retain(|_, function| function.device != device);
+        self.imports.retain(|_, import| import.device != device);
+        self.memory.peers.retain(|(from, to)| *from != device && *to != device);
         self.memory.free_all(|block| block.device == device);
         self.devices[device].context = None;
     }

@@ -1,6 +1,7 @@
 //! Functions for tests: the emulator's properties, its failures, its counts, and the program's own accounts of memory.
 
-use crate::driver::counts::{Counts, Triggers};
+use super::device::give_text;
+use crate::driver::counts::{Counts, KernelCounts, Triggers};
 use crate::driver::state::{Emulator, emulator, give};
 use crate::driver::status::{Outcome, Status};
 use crate::driver::work::{Mark, MarkKind, Work};
@@ -8,9 +9,9 @@ use std::ffi::{CStr, c_char};
 
 /// Sets properties before `cuInit`: words of the form `key=value`, separated by spaces.
 ///
-/// `devices`, `memory` (bytes of each), `capability` (87 is 8.7), `driver` (12040 is 12.4), `name` (`_` stands for a space), `budget`
-/// (instructions of a launch); 0 or 1: `integrated`, `global_races`, `uninitialised`, `no_device`, `terminated` (arrays of kernel
-/// parameters end with a null pointer, so their number is checked).
+/// `devices`, `memory` (bytes of each), `capability` (87 is 8.7), `multiprocessors` (of each), `driver` (12040 is 12.4), `name` (`_` stands
+/// for a space), `budget` (instructions of a launch); 0 or 1: `integrated`, `peers` (devices can use each other's memory), `global_races`,
+/// `uninitialised`, `no_device`, `terminated` (arrays of kernel parameters end with a null pointer, so their number is checked).
 ///
 /// Returns `CUDA_ERROR_INVALID_VALUE` for a word that is none of these, `CUDA_ERROR_NOT_SUPPORTED` after `cuInit`.
 #[unsafe(no_mangle)]
@@ -51,6 +52,25 @@ pub unsafe extern "C" fn emulator_control(words: *const c_char) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emulator_counts(counts: *mut Counts) -> Status {
     give(counts, emulator().counts).into()
+}
+
+/// Writes a line for each kernel that has run: its name, its launches, its operations on floating-point numbers, the bytes that its
+/// threads loaded from and stored to device memory, and the threads and the bytes of dynamic shared memory of a block, separated by spaces.
+///
+/// A fused multiplication and addition is two operations, a product of matrices two for each pair of factors. A byte that several threads
+/// load counts once for each. Returns the bytes of the text with the zero at its end; it is cut to the size of the buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn emulator_kernels(buffer: *mut c_char, size: usize) -> usize {
+    let line = |(name, counts): (&String, &KernelCounts)| {
+        let KernelCounts { launches, flops, loaded, stored, threads, dynamic_shared } = counts;
+        format!("{name} {launches} {flops} {loaded} {stored} {threads} {dynamic_shared}\n")
+    };
+    let text: String = emulator().kernels.iter().map(line).collect();
+    if size > 0 {
+        // A null buffer gets nothing.
+        let _: Outcome = give_text(buffer, size, &text);
+    }
+    text.len() + 1
 }
 
 /// Returns the text of the last fault or of the last refused call, or an empty text. It is valid until the next one.
@@ -116,7 +136,10 @@ impl Emulator {
             }
             "refuse-module" if !rest.is_empty() => self.triggers.module = Some(rest.to_string()),
             "none" => self.triggers = Triggers::default(),
-            "reset-counts" => self.counts = Counts::default(),
+            "reset-counts" => {
+                self.counts = Counts::default();
+                self.kernels.clear();
+            }
             _ => return None,
         }
         Some(())

@@ -1,5 +1,6 @@
 //! The driver and its devices.
 
+use super::module::MOST_SHARED;
 use crate::driver::memory::Memory;
 use crate::driver::state::{Device, Emulator, call, emulator, give};
 use crate::driver::status::{Outcome, Status};
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut i32, ordinal: i32) -> Status {
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, size: i32, device: i32) -> Status {
     call(|emulator| {
         emulator.device(device)?;
-        give_text(name, size, &emulator.configuration.name)
+        give_text(name, usize::try_from(size).unwrap_or(0), &emulator.configuration.name)
     })
 }
 
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, size: i32, device: i
 pub unsafe extern "C" fn cuDeviceGetPCIBusId(address: *mut c_char, size: i32, device: i32) -> Status {
     call(|emulator| {
         let device = emulator.device(device)?;
-        give_text(address, size, &format!("0000:{:02X}:00.0", device + 1))
+        give_text(address, usize::try_from(size).unwrap_or(0), &format!("0000:{:02X}:00.0", device + 1))
     })
 }
 
@@ -103,13 +104,13 @@ impl Emulator {
             5 => i32::MAX,
             6 | 7 => 65_535,
             // Shared memory of a block, constant memory, lanes of a warp, registers of a block.
-            8 | 97 => 48 << 10,
+            8 => MOST_SHARED as i32,
             9 => 64 << 10,
             10 => 32,
             12 | 82 => 65_536,
             // Clock in kHz, processors, whether the time of kernels is limited.
             13 => 1_300_000,
-            16 => 8,
+            16 => self.configuration.multiprocessors as i32,
             17 => 0,
             // Shared with the host, can map its memory, compute mode, concurrent kernels, error correction.
             18 => i32::from(self.configuration.integrated),
@@ -124,11 +125,17 @@ impl Emulator {
             36 => 3_200_000,
             37 => 256,
             38 => 4 << 20,
-            39 => 1536,
+            39 => self.configuration.threads() as i32,
             40 => 2,
             41 => 1,
             75 => capability / 10,
             76 => capability % 10,
+            // Shared memory of a processor, and of a block that asks for more; memory that stays reserved in each block.
+            81 => self.configuration.shared() as i32,
+            97 => self.configuration.most_shared() as i32,
+            111 => (self.configuration.shared() - self.configuration.most_shared()) as i32,
+            // Registered memory of the host: whether there is any, and whether kernels use the host's pointers to it.
+            91 | 99 => 1,
             // Memory pools.
             115 => 0,
             _ => return None,
@@ -137,9 +144,11 @@ impl Emulator {
 }
 
 /// Writes a text with a zero at its end, cut to `size` bytes.
-fn give_text(place: *mut c_char, size: i32, text: &str) -> Outcome {
-    let room = usize::try_from(size).ok().filter(|&size| size > 0 && !place.is_null()).ok_or(Status::INVALID_VALUE)?;
-    for (index, byte) in text.bytes().take(room - 1).chain([0]).enumerate() {
+pub(crate) fn give_text(place: *mut c_char, size: usize, text: &str) -> Outcome {
+    if size == 0 || place.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    for (index, byte) in text.bytes().take(size - 1).chain([0]).enumerate() {
         give(place.wrapping_add(index), byte as c_char)?;
     }
     Ok(())

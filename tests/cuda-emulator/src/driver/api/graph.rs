@@ -98,12 +98,15 @@ pub unsafe extern "C" fn cuGraphLaunch(executable: Handle, stream: Handle) -> St
         let kernels = works.iter().filter(|work| matches!(work, Work::Kernel(_))).count();
         emulator.counts.graph_launches += 1;
         emulator.counts.graph_kernel_nodes += kernels as u64;
-        emulator.counts.graph_copies += (works.len() - kernels) as u64;
+        let events: Vec<Handle> = works.iter().filter_map(Work::event).collect();
+        emulator.counts.graph_copies += (works.len() - kernels - events.len()) as u64;
         // Two launches of the same graph never overlap.
         if let Some(last) = last.filter(|&last| !emulator.is_complete(last)) {
             emulator.submit(stream, Work::Wait(last))?;
         }
         let point = emulator.submit(stream, Work::Graph(works))?;
+        // The whole graph runs at once, so the events happen at its end.
+        emulator.events.iter_mut().filter(|(handle, _)| events.contains(handle)).for_each(|(_, event)| event.point = Some(point));
         if let Some(found) = emulator.executables.get_mut(&executable) {
             found.last = Some(point);
         }

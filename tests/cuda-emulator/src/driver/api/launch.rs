@@ -1,6 +1,5 @@
 //! Launches of kernels.
 
-use super::module::MOST_SHARED;
 use crate::driver::state::{Emulator, Handle, call_on_device};
 use crate::driver::status::{Outcome, Status, Stop};
 use crate::driver::work::{Call, Work};
@@ -67,7 +66,7 @@ impl Emulator {
         let function = self.functions.get(&node.function).filter(|function| function.device == device).ok_or(Status::INVALID_HANDLE)?;
         let code = function.code.clone();
         let is_terminated = self.configuration.terminated;
-        let result = check_limits(&code, node).and_then(|()| {
+        let result = check_limits(function.dynamic_shared, node).and_then(|()| {
             // SAFETY: the caller guarantees it.
             unsafe { read_parameters(&code, node, is_terminated) }
         });
@@ -87,7 +86,7 @@ impl Emulator {
     }
 }
 
-fn check_limits(code: &Function, node: &KernelNode) -> Result<(), String> {
+fn check_limits(dynamic_shared: u32, node: &KernelNode) -> Result<(), String> {
     let within = |sizes: [u32; 3], most: [u32; 3]| sizes.iter().zip(most).all(|(&size, most)| (1..=most).contains(&size));
     if !within(node.grid, [i32::MAX as u32, 65_535, 65_535]) {
         return Err(format!("a grid of {:?} blocks", node.grid));
@@ -95,8 +94,10 @@ fn check_limits(code: &Function, node: &KernelNode) -> Result<(), String> {
     if !within(node.block, [1024, 1024, 64]) || node.block.iter().product::<u32>() > 1024 {
         return Err(format!("blocks of {:?} threads", node.block));
     }
-    let shared = u64::from(code.shared_bytes()) + u64::from(node.shared_bytes);
-    if shared > u64::from(MOST_SHARED) { Err(format!("{shared} bytes of shared memory")) } else { Ok(()) }
+    if node.shared_bytes > dynamic_shared {
+        return Err(format!("{} bytes of dynamic shared memory, where the function may have {dynamic_shared}", node.shared_bytes));
+    }
+    Ok(())
 }
 
 /// Copies the parameters.

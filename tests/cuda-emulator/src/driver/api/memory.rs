@@ -1,6 +1,6 @@
 //! Allocations.
 
-use crate::driver::block::Place;
+use crate::driver::block::{Block, Place};
 use crate::driver::state::{Emulator, Handle, call_on_device, give};
 use crate::driver::status::{Outcome, Status, Stop};
 
@@ -32,7 +32,9 @@ pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> Statu
 /// Frees memory of the current device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(address: u64) -> Status {
-    call_on_device(|emulator, device| emulator.free(device, address, false))
+    call_on_device(|emulator, device| {
+        emulator.free(address, |block| block.device == device && matches!(block.place, Place::Device | Place::External))
+    })
 }
 
 /// Allows every context to use page-locked memory.
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut Handle, bytes: usize, flag
             return Err(Status::OUT_OF_MEMORY);
         }
         emulator.counts.allocations += 1;
-        let place = Place::Host { portable: flags & PORTABLE != 0, mapped: flags & MAPPED != 0 };
+        let place = Place::Host { portable: flags & PORTABLE != 0, mapped: flags & MAPPED != 0, registered: false };
         give(pointer, emulator.memory.allocate(device, bytes, place)? as Handle)
     })
 }
@@ -61,7 +63,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut Handle, bytes: usize, flag
 /// Frees page-locked memory of the host.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(pointer: Handle) -> Status {
-    call_on_device(|emulator, device| emulator.free(device, pointer as u64, true))
+    call_on_device(|emulator, _| emulator.free(pointer as u64, |block| matches!(block.place, Place::Host { registered: false, .. })))
 }
 
 /// Returns the address that kernels use for page-locked memory. It is the pointer itself, if the memory was mapped.
@@ -69,16 +71,16 @@ pub unsafe extern "C" fn cuMemFreeHost(pointer: Handle) -> Status {
 pub unsafe extern "C" fn cuMemHostGetDevicePointer_v2(address: *mut u64, pointer: Handle, flags: u32) -> Status {
     call_on_device(|emulator, device| {
         let block = emulator.memory.find_host(pointer as u64).ok_or(Status::INVALID_VALUE)?;
-        let is_usable = matches!(block.place, Place::Host { mapped: true, portable } if portable || block.device == device);
+        let is_usable = matches!(block.place, Place::Host { mapped: true, portable, .. } if portable || block.device == device);
         if is_usable && flags == 0 { give(address, pointer as u64) } else { Err(Status::INVALID_VALUE) }
     })
 }
 
 impl Emulator {
-    /// Frees an allocation of the device, or of the host. Work that still uses it will be a fault.
-    fn free(&mut self, device: usize, address: u64, is_host: bool) -> Outcome {
+    /// Frees an allocation in a place that is right. Work that still uses it will be a fault.
+    pub(crate) fn free(&mut self, address: u64, is_right: impl Fn(&Block) -> bool) -> Outcome {
         let marks = self.memory.find(address).and_then(|block| block.marks);
-        let freed = self.memory.free(device, address, is_host);
+        let freed = self.memory.free(address, is_right);
         if freed.is_err() {
             let text = format!("InvalidValue: {address:#x} is not the beginning of an allocation that can be freed");
             return Err(self.refuse(Stop::new(Status::INVALID_VALUE, text)));

@@ -8,8 +8,11 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
-/// Bytes of shared memory that a block may have.
+/// Bytes of shared memory that a block may have, unless its function asks for more.
 pub(crate) const MOST_SHARED: u32 = 48 << 10;
+
+/// Attribute of a function: the bytes of dynamic shared memory that a launch may have.
+const DYNAMIC_SHARED: i32 = 8;
 
 /// A module.
 pub(crate) struct Module {
@@ -24,6 +27,8 @@ pub(crate) struct Loaded {
     pub device: usize,
     module: Handle,
     pub code: Arc<Function>,
+    /// Bytes of dynamic shared memory that a launch may have.
+    pub dynamic_shared: u32,
 }
 
 /// Compiles and loads a module from PTX with a zero at its end.
@@ -76,7 +81,8 @@ pub unsafe extern "C" fn cuModuleGetFunction(function: *mut Handle, module: Hand
         let code = found.code.function(name).ok_or(Status::NOT_FOUND)?;
         let known = emulator.functions.iter().find(|(_, known)| known.module == module && Arc::ptr_eq(&known.code, &code));
         let handle = known.map(|(&handle, _)| handle).unwrap_or_else(|| emulator.handle());
-        emulator.functions.entry(handle).or_insert(Loaded { device, module, code });
+        let dynamic_shared = MOST_SHARED - code.shared_bytes();
+        emulator.functions.entry(handle).or_insert(Loaded { device, module, code, dynamic_shared });
         give(function, handle)
     })
 }
@@ -85,7 +91,8 @@ pub unsafe extern "C" fn cuModuleGetFunction(function: *mut Handle, module: Hand
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut i32, attribute: i32, function: Handle) -> Status {
     call_on_device(|emulator, device| {
-        let code = &emulator.functions.get(&function).filter(|function| function.device == device).ok_or(Status::INVALID_HANDLE)?.code;
+        let loaded = emulator.functions.get(&function).filter(|function| function.device == device).ok_or(Status::INVALID_HANDLE)?;
+        let code = &loaded.code;
         let found = match attribute {
             0 => 1024,
             1 => code.shared_bytes() as i32,
@@ -93,10 +100,30 @@ pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut i32, attribute: i32, fun
             2 | 3 => 0,
             4 => code.registers() as i32,
             6 => emulator.configuration.capability as i32,
-            8 => (MOST_SHARED - code.shared_bytes()) as i32,
+            DYNAMIC_SHARED => loaded.dynamic_shared as i32,
             _ => return Err(Status::INVALID_VALUE),
         };
         give(value, found)
+    })
+}
+
+/// Sets an attribute of a function: the bytes of dynamic shared memory that its launches may have.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncSetAttribute(function: Handle, attribute: i32, value: i32) -> Status {
+    call_on_device(|emulator, device| {
+        let most = emulator.configuration.most_shared();
+        let loaded = emulator.functions.get_mut(&function).filter(|function| function.device == device).ok_or(Status::INVALID_HANDLE)?;
+        let own = loaded.code.shared_bytes();
+        match u32::try_from(value).ok().filter(|value| attribute == DYNAMIC_SHARED && value.saturating_add(own) <= most) {
+            Some(value) => {
+                loaded.dynamic_shared = value;
+                Ok(())
+            }
+            None => {
+                let text = format!("InvalidValue: attribute {attribute} of a function: {value}, where a block has at most {most} bytes");
+                Err(emulator.refuse(Stop::new(Status::INVALID_VALUE, text)))
+            }
+        }
     })
 }
 

@@ -117,6 +117,22 @@ pub unsafe extern "C" fn cuGraphAddMemcpyNode(
     })
 }
 
+/// Adds an event to a graph. Each launch of the graph records it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddEventRecordNode(
+    node: *mut Handle,
+    graph: Handle,
+    dependencies: *const Handle,
+    count: usize,
+    event: Handle,
+) -> Status {
+    call_on_device(|emulator, device| {
+        emulator.events.get(&event).filter(|event| event.device == device).ok_or(Status::INVALID_HANDLE)?;
+        // SAFETY: the caller gives `count` nodes.
+        give(node, unsafe { emulator.add_node(device, graph, dependencies, count, Work::Stamp(event)) }?)
+    })
+}
+
 /// Adds a fill to a graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddMemsetNode(

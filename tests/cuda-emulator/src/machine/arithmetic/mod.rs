@@ -3,4 +3,5 @@
 pub mod float;
 pub mod half;
 pub mod integer;
+pub mod packed;
 pub mod rounding;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::Opcode;
 use crate::{
     machine::{
         code::{Constant, Function, Instruction, Operation, Place, Space, Word},
@@ -54,9 +55,13 @@ pub struct Builder<'f, 't> {
     pub kernel: bool,
     pub guard: (Register, bool),
     pub line: u32,
+    /// Operations on floating-point numbers of a lane, which the instruction's first operation counts.
+    pub flops: u16,
     constants: HashMap<(bool, Word), Register>,
     /// Constants that are offsets from the end of static shared memory.
     dynamic: Vec<usize>,
+    /// Alignment of dynamic shared memory in bytes.
+    dynamic_align: u32,
     shared: HashMap<&'t str, u32>,
     local: u32,
     /// The slots of the routine, by name and width.
@@ -75,8 +80,10 @@ impl<'f, 't> Builder<'f, 't> {
             kernel: false,
             guard: (TRUE, false),
             line: 0,
+            flops: 0,
             constants: HashMap::new(),
             dynamic: Vec::new(),
+            dynamic_align: 16,
             shared: HashMap::new(),
             local: 0,
             slots: HashMap::new(),
@@ -87,12 +94,13 @@ impl<'f, 't> Builder<'f, 't> {
 
     /// Begins an instruction: its guard and line, and all intermediate results free.
     pub fn begin(&mut self, guard: (Register, bool), line: u32) {
-        (self.guard, self.line, self.used) = (guard, line, [0, 0]);
+        (self.guard, self.line, self.flops, self.used) = (guard, line, 0, [0, 0]);
     }
 
     pub fn emit(&mut self, operation: Operation) {
         let (guard, negated) = self.guard;
-        self.function.code.push(Instruction { operation, guard, negated, line: self.line });
+        let flops = std::mem::take(&mut self.flops);
+        self.function.code.push(Instruction { operation, guard, negated, line: self.line, flops });
     }
 
     pub fn compute(&mut self, f: Compute, operands: Operands) {
@@ -168,7 +176,7 @@ impl<'f, 't> Builder<'f, 't> {
     /// Gives a variable of a body or signature its place.
     pub fn place(&mut self, variable: &Variable<'t>) -> Result<Symbol> {
         let symbol = match variable.space {
-            Space::Shared if variable.dynamic => Symbol::Dynamic,
+            Space::Shared if variable.dynamic => self.place_dynamic(variable),
             Space::Shared => Symbol::Variable(Space::Shared, self.place_shared(variable)?, variable.size),
             Space::Parameter if variable.scalar && matches!(variable.size, 4 | 8) => {
                 let kind = if variable.size == 8 { Type::B64 } else { Type::B32 };
@@ -190,6 +198,11 @@ impl<'f, 't> Builder<'f, 't> {
         };
         self.define(variable.name, symbol);
         Ok(symbol)
+    }
+
+    fn place_dynamic(&mut self, variable: &Variable<'t>) -> Symbol {
+        self.dynamic_align = self.dynamic_align.max(variable.align);
+        Symbol::Dynamic
     }
 
     fn place_shared(&mut self, variable: &Variable<'t>) -> Result<u32> {
@@ -216,7 +229,7 @@ impl<'f, 't> Builder<'f, 't> {
         let file = self.file;
         let variable = file.variables.iter().find(|v| v.name == name).ok_or_else(|| format!("`{name}` is not declared"))?;
         match variable.space {
-            Space::Shared if variable.dynamic => Ok(Symbol::Dynamic),
+            Space::Shared if variable.dynamic => Ok(self.place_dynamic(variable)),
             Space::Shared => {
                 let offset = match self.shared.get(name) {
                     Some(offset) => *offset,
@@ -227,6 +240,11 @@ impl<'f, 't> Builder<'f, 't> {
             }
             _ => Ok(Symbol::Device),
         }
+    }
+
+    /// Checks that the file is for GPUs that have an instruction: all from a number on, as 80 for `sm_80`.
+    pub fn needs(&self, op: &Opcode<'t>, target: u32) -> Result<()> {
+        if self.file.target >= target { Ok(()) } else { Err(format!("`{}` needs `.target sm_{target}`", op.text)) }
     }
 
     /// The register that holds a constant.
@@ -265,7 +283,7 @@ impl<'f, 't> Builder<'f, 't> {
 
     /// Puts dynamic shared memory behind the static one.
     pub fn finish_shared(&mut self) {
-        self.function.shared = self.function.shared.next_multiple_of(if self.dynamic.is_empty() { 1 } else { 16 });
+        self.function.shared = self.function.shared.next_multiple_of(if self.dynamic.is_empty() { 1 } else { self.dynamic_align });
         for index in &self.dynamic {
             if let Word::Bits(bits) = &mut self.function.constants[*index].value {
                 *bits = bits.wrapping_add(self.function.shared.into());

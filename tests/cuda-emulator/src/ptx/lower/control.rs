@@ -5,7 +5,7 @@ use super::{
     builder::{Result, Symbol},
 };
 use crate::{
-    machine::code::{Exchange, Operation, Place, Reduction, Shuffle, Space, Vote, WarpOperation},
+    machine::code::{Barrier, Exchange, Operation, Place, Reduction, Shuffle, Space, Vote, WarpOperation},
     ptx::{syntax::Operand, types::Type},
 };
 
@@ -63,12 +63,17 @@ impl<'t> Builder<'_, 't> {
                 op.unsupported()
             };
         }
-        let reduce = op.take("red");
-        if !reduce && !op.take("sync") {
+        let (reduce, arrives) = (op.take("red"), op.take("arrive"));
+        if !reduce && !arrives && !op.take("sync") {
             return op.unsupported();
         }
+        let mut threads = None;
         let (number, reduction) = match operands {
-            [number] if !reduce => (number, None),
+            [number] if !reduce && !arrives => (number, None),
+            [number, count] if !reduce => {
+                threads = Some(self.source(count, Type::U32)?);
+                (number, None)
+            }
             [d, number, p] if reduce => {
                 let kind = if op.take("popc") {
                     Vote::Count
@@ -88,11 +93,11 @@ impl<'t> Builder<'_, 't> {
                 let destination = self.destination(d, kinds)?;
                 (number, Some(Reduction { kind, source, negated, destination }))
             }
-            _ => return Err(format!("`{}`: barriers for a part of the block are not supported", op.text)),
+            _ => return Err(format!("`{}`: reductions of a part of the block are not supported", op.text)),
         };
         op.finish()?;
         let number = self.source(number, Type::U32)?;
-        self.emit(Operation::Barrier(number, reduction));
+        self.emit(Operation::Barrier(Box::new(Barrier { number, count: threads, waits: !arrives, reduction })));
         Ok(())
     }
 
@@ -169,6 +174,35 @@ impl<'t> Builder<'_, 't> {
         let a = self.source(a, kind)?;
         let operation = if all { WarpOperation::MatchAll(wide) } else { WarpOperation::MatchAny(wide) };
         self.warp(op, operation, members, Exchange { d, p, a, ..Exchange::default() })
+    }
+
+    /// `elect.sync`.
+    pub fn elect(&mut self, mut op: Opcode<'t>, operands: &[Operand<'t>]) -> Result<()> {
+        self.needs(&op, 90)?;
+        let ([d, members], true) = (operands, op.take("sync")) else { return op.unsupported() };
+        let (d, p) = self.with_predicate(d)?;
+        self.warp(op, WarpOperation::Elect, members, Exchange { d, p, ..Exchange::default() })
+    }
+
+    /// `redux.sync`.
+    pub fn reduce(&mut self, mut op: Opcode<'t>, operands: &[Operand<'t>]) -> Result<()> {
+        self.needs(&op, 80)?;
+        let ([d, a, members], true) = (operands, op.take("sync")) else { return op.unsupported() };
+        let Some(name) = op.first(Some) else { return op.unsupported() };
+        let kind = op.kind()?;
+        let f: fn(u32, u32) -> u32 = match (name, kind) {
+            ("add", Type::U32 | Type::S32) => u32::wrapping_add,
+            ("min", Type::U32) => u32::min,
+            ("max", Type::U32) => u32::max,
+            ("min", Type::S32) => |a, b| (a as i32).min(b as i32) as u32,
+            ("max", Type::S32) => |a, b| (a as i32).max(b as i32) as u32,
+            ("and", Type::B32) => |a, b| a & b,
+            ("or", Type::B32) => |a, b| a | b,
+            ("xor", Type::B32) => |a, b| a ^ b,
+            _ => return op.unsupported(),
+        };
+        let (a, d) = (self.source(a, kind)?, self.destination(d, kind)?);
+        self.warp(op, WarpOperation::Reduce(f), members, Exchange { d, a, ..Exchange::default() })
     }
 
     /// `activemask`.

@@ -61,12 +61,22 @@ type Step = (Compute, bool);
 impl<'t> Builder<'_, 't> {
     /// `cvt`.
     pub fn convert(&mut self, mut op: Opcode<'t>, operands: &[Operand<'t>]) -> Result<()> {
-        let [destination, source] = operands else { return op.unsupported() };
         let (flush, saturate) = (op.take("ftz"), op.take("sat"));
         let integral = op.first(|m| ["rni", "rzi", "rmi", "rpi"].contains(&m).then_some(m));
         let rounding = op.rounding();
+        let away = op.take("rna");
         let (to, from) = (op.kind()?, op.kind()?);
         op.finish()?;
+        let is_plain = !flush && !saturate && integral.is_none();
+        match (to, from) {
+            (Type::F16x2 | Type::BF16x2, Type::F32) if is_plain && !away => return self.convert_pair(&op, to, rounding, operands),
+            (Type::BF16 | Type::TF32, Type::F32) | (Type::F32, Type::BF16) if is_plain => {
+                return self.convert_short(&op, (to, from), rounding, away, operands);
+            }
+            _ if away => return op.unsupported(),
+            _ => {}
+        }
+        let [destination, source] = operands else { return op.unsupported() };
 
         let source = match source {
             Operand::Name(_) => self.loose(source, from)?,

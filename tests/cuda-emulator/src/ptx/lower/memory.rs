@@ -76,7 +76,7 @@ impl<'t> Builder<'_, 't> {
     }
 
     /// The space and address of an operand in brackets.
-    fn resolve(&mut self, space: Space, (base, offset): (Option<&'t str>, i64)) -> Result<(Space, Address)> {
+    pub fn resolve(&mut self, space: Space, (base, offset): (Option<&'t str>, i64)) -> Result<(Space, Address)> {
         let own = if space == Space::Parameter && !self.kernel { Space::Local } else { space };
         let Some(name) = base else { return Ok((own, Address { base: Place::Nowhere, offset })) };
         match self.symbol(name)? {

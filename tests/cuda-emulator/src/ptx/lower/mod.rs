@@ -4,11 +4,14 @@ mod builder;
 mod compare;
 mod control;
 mod convert;
+mod copies;
 mod float;
 mod integer;
+mod matrix;
 mod memory;
 mod moves;
 mod opcode;
+mod packed;
 mod tables;
 
 use std::collections::HashMap;
@@ -203,6 +206,7 @@ impl<'t> Builder<'_, 't> {
         };
         self.begin(guard, statement.line);
         let mut op = Opcode::new(statement.opcode);
+        self.flops = op.flops();
         let operands = &statement.operands[..];
         match op.base {
             "bra" | "brx" => {
@@ -257,8 +261,15 @@ impl<'t> Builder<'_, 't> {
             "match" => self.matching(op, operands),
             "activemask" => self.active_mask(op, operands),
             "prmt" | "lop3" | "dp4a" => self.bytes(op, operands),
-            // The machine executes one instruction at a time on one memory.
-            "membar" | "fence" | "nanosleep" | "prefetch" | "prefetchu" => Ok(()),
+            "elect" => self.elect(op, operands),
+            "redux" => self.reduce(op, operands),
+            "cp" => self.copy_async(op, operands),
+            "membar" | "fence" => self.fence(op, operands),
+            "ldmatrix" => self.load_matrix(op, operands),
+            "mma" => self.matrix_product(op, operands),
+            "wgmma" => self.warpgroup(op, operands),
+            // The machine has no time and no caches.
+            "nanosleep" | "prefetch" | "prefetchu" => Ok(()),
             _ => {
                 let kind = op.kind()?;
                 match op.base {
@@ -266,6 +277,7 @@ impl<'t> Builder<'_, 't> {
                     "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "popc" | "clz" | "brev" | "bfind" | "bfe" | "bfi" | "shf" => {
                         self.bitwise(op, kind, operands)
                     }
+                    _ if matches!(kind, Type::F16x2 | Type::BF16 | Type::BF16x2) => self.packed(op, kind, operands),
                     _ if kind.is_float() => self.float(op, kind, operands),
                     _ => self.integer(op, kind, operands),
                 }

@@ -63,6 +63,22 @@ impl<'t> Opcode<'t> {
         strong
     }
 
+    /// Operations on floating-point numbers that it stands for.
+    pub fn flops(&self) -> u16 {
+        let kind = self.modifiers.iter().filter_map(|modifier| Type::named(modifier)).next_back();
+        let numbers = match kind {
+            Some(Type::F16x2 | Type::BF16x2) => 2,
+            Some(kind) if kind.is_float() => 1,
+            _ => return 0,
+        };
+        match self.base {
+            "add" | "sub" | "mul" | "div" | "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => numbers,
+            "atom" | "red" if self.modifiers.contains(&"add") => numbers,
+            "fma" | "mad" => 2 * numbers,
+            _ => 0,
+        }
+    }
+
     /// Checks that nothing is left.
     pub fn finish(&self) -> Result<()> {
         match self.modifiers.first() {

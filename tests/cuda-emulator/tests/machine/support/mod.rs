@@ -77,6 +77,8 @@ pub struct Loaded {
     pub module: Module,
     pub device: Device,
     pub options: Options,
+    /// Bytes of dynamic shared memory of a launch.
+    pub dynamic_shared: u32,
 }
 
 /// Loads a file of this folder's `ptx`.
@@ -87,7 +89,7 @@ pub fn load(name: &str) -> Loaded {
 
 /// Loads PTX.
 pub fn load_text(text: &str) -> Loaded {
-    let mut module = Module::parse(text, (7, 4)).unwrap();
+    let mut module = Module::parse(text, (8, 8)).unwrap();
     let mut device = Device::default();
     let sizes: Vec<_> = module.globals().iter().map(|g| (g.name.clone(), g.bytes.len())).collect();
     let addresses: HashMap<String, u64> = sizes.into_iter().map(|(name, size)| (name, device.allocate(size))).collect();
@@ -97,7 +99,8 @@ pub fn load_text(text: &str) -> Loaded {
         allocation.1.copy_from_slice(&global.bytes);
         allocation.2.fill(1);
     }
-    Loaded { module, device, options: Options::default() }
+    let options = Options { most_shared: 227 << 10, ..Options::default() };
+    Loaded { module, device, options, dynamic_shared: 0 }
 }
 
 impl Loaded {
@@ -119,7 +122,7 @@ impl Loaded {
             bytes.resize(place.offset as usize, 0);
             bytes.extend(parameter.parameter());
         }
-        let launch = Launch { function: &function, grid, block, dynamic_shared: 0, parameters: &bytes };
+        let launch = Launch { function: &function, grid, block, dynamic_shared: self.dynamic_shared, parameters: &bytes };
         run_with(&launch, &mut self.device, &self.options)
     }
 

@@ -1,0 +1,108 @@
+//! Batches that are uploaded while the step before them still runs.
+
+use crate::cnn::{Cnn, bytes};
+use gradlet::layers::{Dense, Sequential};
+use gradlet::losses::MeanSquaredError;
+use gradlet::optimizers::Sgd;
+use gradlet::train::callbacks::LambdaCallback;
+use gradlet::train::{Compile, Fit, Model, Verbose};
+use gradlet_core::{Eager, Function, Result, Scope, Tensor, Variable, ops};
+use gradlet_tests::gpu::Emulator;
+
+/// Number of elements of a batch that is large enough for a copy of its own: 64 KiB.
+const ELEMENTS: u32 = 1 << 14;
+
+/// Creates the batch with this number.
+fn batch(scope: &Eager, number: u32) -> Result<Tensor> {
+    let values: Vec<f32> = (0..ELEMENTS).map(|index| ((index * 7 + number * 13) % 101) as f32).collect();
+    Tensor::new(&scope.device(), &values, &[ELEMENTS])
+}
+
+/// Returns a step that adds a batch to a variable and returns its sum, and the variable.
+fn sums(scope: &Eager) -> Result<(Function<Tensor, Tensor>, Variable)> {
+    let total = Variable::new(scope, "total", &Tensor::full(&scope.device(), 0.0f32, &[ELEMENTS])?)?;
+    let own = total.clone();
+    let step = Function::new(move |scope: &dyn Scope, x: Tensor| {
+        scope.assign_add(&own, &x)?;
+        x.sum(&[], false)
+    });
+    Ok((step, total))
+}
+
+/// The order of copies and steps holds although nobody waits: each step reads its own batch, and the memory of old batches is used again.
+#[test]
+fn steps_read_their_own_batches() -> Result<()> {
+    for words in ["", "integrated=1 capability=87"] {
+        let emulator = Emulator::with(words)?;
+        let (own, other) = (Eager::new(&emulator.limited(8 << 20)?), Eager::new(&ops::portable_cpu()));
+        let ((step, total), (wanted, expected)) = (sums(&own)?, sums(&other)?);
+        let mut losses = Vec::new();
+        for number in 0..12 {
+            losses.push((step.call(&own, batch(&own, number)?)?, wanted.call(&other, batch(&other, number)?)?));
+        }
+        assert_eq!(bytes(&own.read(&total)?), bytes(&other.read(&expected)?), "{words:?}");
+        for (loss, expected) in losses {
+            assert_eq!(loss.item::<f32>()?, expected.item::<f32>()?, "{words:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Neither a step nor an upload waits for the GPU, except for memory that an integrated GPU still reads.
+#[test]
+fn a_step_does_not_wait() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let scope = Eager::new(&emulator.device()?);
+    let (step, _) = sums(&scope)?;
+    let mut losses = (0..2).map(|number| step.call(&scope, batch(&scope, number)?)).collect::<Result<Vec<_>>>()?;
+    let (more, counts) = emulator.during(|| (2..5).map(|number| step.call(&scope, batch(&scope, number)?)).collect::<Result<Vec<_>>>());
+    assert_eq!((counts.graph_launches, counts.uploads, counts.downloads, counts.synchronizations), (3, 3, 0, 0), "{counts:?}");
+    losses.extend(more?);
+    let losses = losses.iter().map(Tensor::item::<f32>).collect::<Result<Vec<_>>>()?;
+    assert!(losses.iter().all(|loss| (800_000.0..840_000.0).contains(loss)), "{losses:?}");
+    Ok(())
+}
+
+/// A step that checks its labels waits for the check once, and for nothing else.
+#[test]
+fn a_step_with_a_check_waits_for_the_check() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let cnn = Cnn::new(&emulator.device()?, 1)?;
+    let train = cnn.compiled();
+    train.call(&cnn.scope, cnn.batch(0)?)?;
+    let (x, _) = cnn.batch(1)?;
+    let wrong = Tensor::full(&cnn.scope.device(), 10i32, &x.dims()[..1])?;
+    let before = cnn.state();
+    let error = train.call(&cnn.scope, (x, wrong)).unwrap_err().to_string();
+    assert!(error.contains("10"), "{error}");
+    assert_eq!(cnn.state(), before, "a step that was refused changes no variable");
+    let batch = cnn.batch(2)?;
+    let (loss, counts) = emulator.during(|| train.call(&cnn.scope, batch));
+    assert_eq!((counts.graph_launches, counts.downloads, counts.synchronizations), (1, 0, 1), "{counts:?}");
+    assert!(loss?.item::<f32>()?.is_finite());
+    Ok(())
+}
+
+/// `fit` reads the results of an epoch at its end, unless a callback wants those of each step.
+#[test]
+fn fit_reads_results_when_somebody_looks() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let scope = Eager::new(&emulator.device()?);
+    let mut model = Model::new(&scope, Sequential::new().with(Dense::new(1)));
+    model.compile(Compile::new(Sgd::new(0.01), MeanSquaredError::default()))?;
+    let data = |rows: u32| -> Result<(Tensor, Tensor)> {
+        let x: Vec<f32> = (0..rows * 3).map(|index| (index % 7) as f32 / 7.0).collect();
+        let x = Tensor::new(&gradlet::cpu(), &x, &[rows, 3])?;
+        Ok((x.clone(), x.sum(&[1], true)?))
+    };
+    let options = || Fit::new().epochs(1).batch_size(4).shuffle(false).verbose(Verbose::Silent);
+    let ((x, y), (first_x, first_y)) = (data(40)?, data(8)?);
+    model.fit((&first_x, &first_y), options())?;
+    let (history, counts) = emulator.during(|| model.fit((&x, &y), options()));
+    assert_eq!((counts.graph_launches, counts.downloads), (10, 1), "{counts:?}");
+    let mut losses = Vec::new();
+    let callback = LambdaCallback::new().on_batch_end(|_, logs| losses.extend(logs.get("loss")));
+    let last = model.fit((&x, &y), options().callback(callback))?.get("loss");
+    assert!(losses.len() == 10 && losses.last() == last.first() && last < history?.get("loss"), "{losses:?}");
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! Mixed precision: dtype policies of layers, loss scaling, and training in 16 bits. `layers.rs` compares layers with Keras's.
+
+mod kernels;
+mod loss_scale;
+mod policies;
+mod training;
