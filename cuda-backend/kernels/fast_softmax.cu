@@ -84,7 +84,7 @@ __device__ inline void for_rows(Index rows, unsigned members, Each each) {
         GUARD;                                                                                                                             \
         for_rows(rows, members, [&](Index number, const Team &team) {                                                                      \
             Row<Format> row(x + number * extent, number < rows ? extent : 0, team);                                                        \
-            row.each([&](unsigned at, float x) { y[number * extent + at] = Format::stored(exponential(x) / row.sum); });                   \
+            row.each([&](unsigned at, float x) { y[number * extent + at] = Format::stored(exponential(x) / row.sum); }); \
         });                                                                                                                                \
     }                                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                                    \
@@ -94,7 +94,7 @@ __device__ inline void for_rows(Index rows, unsigned members, Each each) {
         for_rows(rows, members, [&](Index number, const Team &team) {                                                                      \
             Row<Format> row(x + number * extent, number < rows ? extent : 0, team);                                                        \
             float less = logf(row.sum);                                                                                                    \
-            row.each([&](unsigned at, float x) { y[number * extent + at] = Format::stored(x - less); });                                   \
+            row.each([&](unsigned at, float x) { y[number * extent + at] = Format::stored(x - less); }); \
         });                                                                                                                                \
     }
 FOR_FORMATS(SOFTMAX)
@@ -102,8 +102,8 @@ FOR_FORMATS(SOFTMAX)
 // Softmax of 16-bit numbers along another axis than the last one, whose elements are `stride` apart. Neighbouring threads have
 // neighbouring lanes, and read them three times. A lane has `extent` elements.
 template <typename Format, typename End>
-__device__ inline void lanes(const typename Format::Stored *x, typename Format::Stored *y, Index count, Index stride, unsigned extent,
-                             End end) {
+__device__ inline void lanes(const typename Format::Stored *x, typename Format::Stored *y, Index count,
+                            Index stride, unsigned extent, End end) {
 #pragma unroll 1
     for (Index number = first_element(); number < count; number += all_threads()) {
         Index start = number + number / stride * stride * (extent - 1);

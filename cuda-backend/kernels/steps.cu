@@ -20,8 +20,7 @@ template <typename T> struct Segment {
 template <typename T> struct Segments { Segment<T> of[MOST_SEGMENTS]; };
 
 // Steps of Adam on `count` variables. Each block belongs to one variable, and its first thread computes what is the same for all elements.
-// A thread updates a vector of elements at a time: about 15 operations for 28 bytes of f32, so it waits for memory. With 60 registers,
-// sm_87 and sm_90 have 4 blocks of 256 threads at once, and 64 KiB on their way.
+// A thread updates a vector of elements at a time. Seven accesses of 16 bytes, each about 10 operations: it waits for memory.
 template <typename T>
 __device__ inline void adam_steps(const AdamAttributes &by, unsigned count, const Segments<T> &segments) {
     __shared__ T alpha;

@@ -1,7 +1,7 @@
 //! The step `packages`: packs the crates for a registry, and checks the packed sources.
 //!
-//! `cargo package` would build each package with all crates that it depends on, once more. Here the packed sources form a workspace of their
-//! own, which uses the crates that other steps have checked.
+//! `cargo package` would build each package with all crates that it depends on, once more. Here the packed sources form a workspace of
+//! their own, which uses the crates that other steps have checked.
 
 use crate::log::Log;
 use anyhow::{Context, Result, ensure};

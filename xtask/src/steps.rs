@@ -263,5 +263,6 @@ fn jetson(log: &mut Log) -> Result<()> {
     let tests = ["-p", "gradlet-core", "--", "kernels::", "ops::"];
     log.run(setup::jetson_cargo(toolchain, "test").args(library).args(tests))?;
     log.run(setup::jetson_cargo(toolchain, "build").args(library).args(["--example", "jetson", "-p", "gradlet-cuda-emulator"]))?;
-    log.run(cargo().args(["test", "-p", "gradlet-tests", "--test", "suite", "--", "--ignored", "--exact", "cuda::jetson::on_a_jetsons_cpu"]))
+    let both = ["--", "--ignored", "--exact", "cuda::jetson::on_a_jetsons_cpu"];
+    log.run(cargo().args(["test", "-p", "gradlet-tests", "--test", "suite"]).args(both))
 }

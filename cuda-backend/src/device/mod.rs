@@ -159,7 +159,13 @@ impl Shared {
     }
 
     /// Returns the job of an op whose operands have these types.
-    pub(crate) fn job<'j>(&self, op: &'static OpDef, attributes: &'j [u32], inputs: &'j [TensorType], outputs: &'j [TensorType]) -> Job<'j> {
+    pub(crate) fn job<'j>(
+        &self,
+        op: &'static OpDef,
+        attributes: &'j [u32],
+        inputs: &'j [TensorType],
+        outputs: &'j [TensorType],
+    ) -> Job<'j> {
         let job = Job { op, attributes, inputs, outputs, target: self.target };
         Job { target: self.target_for(op, job.dtype()), ..job }
     }

@@ -91,7 +91,7 @@ impl Driver {
         // SAFETY: only a driver that was made for gradlet's tests has these functions, with this signature.
         let notice = |symbol: &[u8]| unsafe { library.get::<Notice>(symbol).ok().map(|notice| *notice) };
         let notices = [notice(b"emulator_poison\0"), notice(b"emulator_unban\0"), notice(b"emulator_ban\0")];
-        let notices = if let [Some(handed_out), Some(shared), Some(taken_back)] = notices { Some([handed_out, shared, taken_back]) } else { None };
+        let notices = if let [Some(out), Some(shared), Some(back)] = notices { Some([out, shared, back]) } else { None };
         let driver = Driver(Arc::new(Loaded { api, version, is_installed, notices, _library: library }));
         // SAFETY: the flags must be 0.
         driver.check("cuInit", unsafe { (driver.api().init)(0) })?;

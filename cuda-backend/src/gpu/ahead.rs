@@ -1,6 +1,7 @@
 //! Copies from the host that overlap the work of a device: a batch is uploaded while the step before it still runs.
 //!
-//! The copies have a stream of their own. A copy waits only for the work that used its memory before, and the next work waits for the copies.
+//! The copies have a stream of their own. A copy waits only for the work that used its memory before, and the next work waits for the
+//! copies.
 
 use crate::driver::Driver;
 use crate::driver::api::{Address, Handle};
@@ -81,8 +82,8 @@ impl Ahead {
         order.reuse.freed(address..address + bytes, last, done);
     }
 
-    /// Returns the event for which a copy to the `bytes` bytes at `address` must wait, if there is one. Returns `None` if the copy must wait
-    /// for all work.
+    /// Returns the event for which a copy to the `bytes` bytes at `address` must wait, if there is one. Returns `None` if the copy must
+    /// wait for all work.
     pub(crate) fn user(&self, address: Address, bytes: usize) -> Option<Option<Handle>> {
         let order = self.order();
         let user = order.reuse.user(address..address + bytes as u64, order.last)?;

@@ -1,7 +1,7 @@
 //! Which work may still use memory that a copy from the host is about to fill.
 //!
-//! Work happens in the order of its calls on one stream. A copy on another stream must come after the work that used the same memory before.
-//! Work has numbers, in the order in which it was put on the stream.
+//! Work happens in the order of its calls on one stream. A copy on another stream must come after the work that used the same memory
+//! before. Work has numbers, in the order in which it was put on the stream.
 
 use gradlet_core::device::Refused;
 use std::ops::Range;

@@ -11,7 +11,7 @@ pub(super) static TILES: [Tile; 4] = [SQUARE, Tile { steps: true, ..SMALL }, NAR
 /// Largest height of a grid.
 const MAX_HEIGHT: u64 = 65535;
 
-/// What happens to the elements of a product: the parameters of the kernels after those of the product.
+/// Treatment of the elements of a product: the parameters of the kernels after those of the product.
 #[derive(Clone)]
 pub(super) struct End {
     kind: u32,

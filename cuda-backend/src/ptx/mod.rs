@@ -50,7 +50,8 @@ impl Code {
 /// A stored file, with its index once somebody has needed it.
 struct File {
     name: &'static str,
-    text: &'static str,
+    /// The text as `build.rs` has compressed it.
+    packed: &'static [u8],
     /// True if products and sums may be contracted. Functions of the math library rely on the rounding of each operation, so no file that
     /// contains some may allow this.
     contracts: bool,
@@ -58,19 +59,25 @@ struct File {
 }
 
 impl File {
-    const fn new(name: &'static str, text: &'static str, contracts: bool) -> File {
-        File { name, text, contracts, index: OnceLock::new() }
+    const fn new(name: &'static str, packed: &'static [u8], contracts: bool) -> File {
+        File { name, packed, contracts, index: OnceLock::new() }
     }
 
+    /// Returns the index of the text, which stays in memory from its first use on.
     fn source(&self) -> &Source {
-        self.index.get_or_init(|| Source::new(self.text))
+        self.index.get_or_init(|| Source::new(self.text().leak()))
+    }
+
+    fn text(&self) -> String {
+        let bytes = miniz_oxide::inflate::decompress_to_vec(self.packed).unwrap_or_default();
+        String::from_utf8(bytes).unwrap_or_default()
     }
 }
 
 /// Lists files by their names, and whether they contract.
 macro_rules! files {
     ($($name:ident: $contracts:literal),* $(,)?) => {
-        [$(File::new(stringify!($name), include_str!(concat!("../../ptx/", stringify!($name), ".ptx")), $contracts)),*]
+        [$(File::new(stringify!($name), include_bytes!(concat!(env!("OUT_DIR"), "/", stringify!($name), ".z")), $contracts)),*]
     };
 }
 
@@ -122,8 +129,8 @@ mod tests {
     #[test]
     fn every_entry_becomes_a_module() {
         for file in FILES.iter().filter(|file| file.name != "functions") {
-            let source = file.source();
-            for entry in source.names().filter(|name| file.text.contains(&format!(".entry {name}("))) {
+            let (source, text) = (file.source(), file.text());
+            for entry in source.names().filter(|name| text.contains(&format!(".entry {name}("))) {
                 let (text, name) = Code::stored(file.name, entry.to_string()).ptx(true).unwrap();
                 assert_eq!(text.matches(".entry").count(), 1, "{name}");
                 assert!(text.starts_with(".version"), "{name}");

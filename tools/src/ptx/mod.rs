@@ -52,7 +52,7 @@ fn compile(nvrtc: &Nvrtc, source: &Path) -> Result<(PathBuf, String)> {
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let mut options: Vec<String> = OPTIONS.iter().map(|option| option.to_string()).collect();
     options.push(format!("-I{}", root().join(KERNELS).display()));
-    let gpu = oldest_gpu(&name.replace(".cu", ""));
+    let gpu = oldest_gpu(name.trim_end_matches(".cu"));
     options.push(format!("-arch=compute_{gpu}"));
     options.extend(name.starts_with(FUNCTIONS).then(|| "-rdc=true".into()));
     let text = nvrtc.compile(&name, &fs::read_to_string(source)?, &options).with_context(|| format!("{KERNELS}/{name}"))?;

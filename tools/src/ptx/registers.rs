@@ -12,7 +12,7 @@ use xtask::setup::CudaCompilers;
 const GPUS: [&str; 4] = ["sm_72", "sm_87", "sm_90", "sm_110"];
 const THOR: &str = GPUS[3];
 /// Beginnings of the names of the files whose kernels must not spill: products and convolutions.
-const WITHOUT_SPILLS: [&str; 8] = ["linalg", "gemm", "implicit", "thin", "conv", "depthwise", "tensor_core", "warpgroup"];
+const WITHOUT_SPILLS: [&str; 7] = ["linalg", "gemm", "thin", "conv", "depthwise", "tensor_core", "warpgroup"];
 
 /// Needs of a kernel on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -84,6 +84,17 @@ impl Layer for Own {
         self.note("kind");
         "Own"
     }
+    fn dtype_policy(&self) -> Option<DTypePolicy> {
+        self.note("dtype_policy");
+        Some(DTypePolicy::Float16)
+    }
+    fn autocast(&self) -> bool {
+        self.note("autocast");
+        false
+    }
+    fn dtype(self, policy: DTypePolicy) -> WithPolicy<Own> {
+        WithPolicy::new(self, policy)
+    }
     fn build(&self, _: &dyn Scope, _: &Shape) -> Result<()> {
         self.note("build");
         Ok(())
@@ -126,6 +137,10 @@ fn all_are_its_own(own: &Own, wrapper: &(impl Layer + ?Sized)) {
     seen("name");
     wrapper.kind();
     seen("kind");
+    assert_eq!(wrapper.dtype_policy(), Some(DTypePolicy::Float16));
+    seen("dtype_policy");
+    assert!(!wrapper.autocast());
+    seen("autocast");
     wrapper.build(&scope, x.shape()).unwrap();
     seen("build");
     wrapper.call(&scope, &x).unwrap();

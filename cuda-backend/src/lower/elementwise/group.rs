@@ -47,7 +47,9 @@ fn operand(source: &Source, index: usize, member: &Member, inputs: &mut Vec<Inpu
         Source::Value { member, .. } if *member < index => Ok(Operand::Call(*member)),
         Source::Value { .. } => Err(Error::Internal),
         Source::Memory(slot) => {
-            let stretches = stretches(&member.output.shape, &slot.tensor_type.shape);
+            // A tensor with as many elements is not broadcast, whatever its shape.
+            let (own, whole) = (&slot.tensor_type.shape, &member.output.shape);
+            let stretches = stretches(whole, if own.elements() == whole.elements() { whole } else { own });
             let key = |slot: &Slot| (slot.base, slot.offset, slot.tensor_type.dtype);
             let found = inputs.iter().position(|input| key(&input.slot) == key(slot) && input.stretches == stretches);
             if found.is_none() {

@@ -96,8 +96,8 @@ fn call(code: Code, blocks: u64, arguments: Vec<Argument>) -> KernelCall {
     KernelCall { code, grid: [blocks as u32, 1, 1], block: [BLOCK, 1, 1], shared: 0, arguments }
 }
 
-/// Returns the table of segments with these numbers of elements and operands, and the number of all blocks. A segment has the number of
-/// its first block, those of its blocks and elements, and its operands. All blocks have about as many elements, `lanes` for a thread at a
+/// Returns the table of segments with these numbers of elements and operands, and the number of all blocks. A segment has the number of its
+/// first block, those of its blocks and elements, and its operands. The threads of all blocks have about as many elements, `lanes` at a
 /// time.
 fn table(elements: &[u64], lanes: u64, inputs: usize, outputs: usize, target: &Target) -> (Vec<Argument>, u64) {
     let vectors = elements.iter().map(|elements| elements.div_ceil(lanes));

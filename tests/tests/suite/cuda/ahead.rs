@@ -89,7 +89,7 @@ fn fit_reads_results_when_somebody_looks() -> Result<()> {
     let emulator = Emulator::new()?;
     let scope = Eager::new(&emulator.device()?);
     let mut model = Model::new(&scope, Sequential::new().with(Dense::new(1)));
-    model.compile(Compile::new(Sgd::new(0.01), MeanSquaredError::default()))?;
+    model.compile(Compile::new(Sgd::new(0.01), MeanSquaredError))?;
     let data = |rows: u32| -> Result<(Tensor, Tensor)> {
         let x: Vec<f32> = (0..rows * 3).map(|index| (index % 7) as f32 / 7.0).collect();
         let x = Tensor::new(&gradlet::cpu(), &x, &[rows, 3])?;

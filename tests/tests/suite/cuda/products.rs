@@ -1,5 +1,5 @@
-//! Products of matrices on devices that are not strict, whose kernels add in another order than the portable ones. With small integers, each
-//! order gives the same sums.
+//! Products of matrices on devices that are not strict, whose kernels add in another order than the portable ones. With small integers,
+//! each order gives the same sums.
 
 use gradlet::cuda::Options;
 use gradlet_core::custom_op::Op;

@@ -145,7 +145,7 @@ fn exported_steps_are_keras_steps() {
         let (host, exported) = (Setting::new(name, script), Setting::new(name, script));
         let concrete = exported.step.concrete(&exported.scope, &exported.gradients(&steps[0])).unwrap();
         let mut artifact = Artifact::new();
-        artifact.signature("train", &*concrete, &["a", "b", "factor"], &["scaled"]).unwrap();
+        artifact.signature("train", &concrete, &["a", "b", "factor"], &["scaled"]).unwrap();
         let bytes = artifact.to_bytes().unwrap();
         let program = Program::load(&bytes, ops::KERNELS, &["train"]).unwrap();
         let (signature, mut arena) = (program.signature("train").unwrap(), AlignedBytes::zeroed(program.arena_bytes()));

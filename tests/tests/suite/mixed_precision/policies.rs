@@ -166,7 +166,7 @@ fn states_are_kept_in_f32() {
     assert_eq!((first.dtype(), kept.dtype()), (DType::F16, DType::F32));
     assert_eq!(first.cast(DType::F32).unwrap().to_vec::<f32>().unwrap(), kept.to_vec::<f32>().unwrap());
     let mixed = scope.with_dtype_policy(DTypePolicy::MixedFloat16);
-    let sequence = layer.run(&mixed, &x, Some(&[state.clone()]), None).unwrap();
+    let sequence = layer.run(&mixed, &x, Some(std::slice::from_ref(&state)), None).unwrap();
     assert_eq!((sequence.output.dtype(), sequence.states[0].dtype()), (DType::F16, DType::F16));
     let (y, states) = layer.cell().call(&mixed, &ones(&scope, &[1, 2]), &[state]).unwrap();
     assert_eq!((y.dtype(), states[0].dtype()), (DType::F16, DType::F16));

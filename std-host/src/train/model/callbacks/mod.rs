@@ -58,8 +58,8 @@ pub trait Callback {
         Ok(())
     }
 
-    /// True if [`on_batch_end`](Callback::on_batch_end) is to be called, as it is by default. If no callback of a training reads the logs of
-    /// steps, a GPU begins the next step before the host knows the results of the last one.
+    /// True if [`on_batch_end`](Callback::on_batch_end) is to be called, as it is by default. If no callback of a training reads the logs
+    /// of steps, a GPU begins the next step before the host knows the results of the last one.
     fn reads_batches(&self) -> bool {
         true
     }
