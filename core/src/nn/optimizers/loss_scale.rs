@@ -1,6 +1,7 @@
 //! Dynamic loss scaling: Keras's `LossScaleOptimizer`.
 
 use super::{Gradient, Optimizer};
+use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::base::sync::Lock;
 use crate::nn::layers::{Module, Visitor};
@@ -20,10 +21,8 @@ use alloc::vec::Vec;
 /// is halved. After `dynamic_growth_steps` steps in a row with finite gradients, it is doubled. In a traced function, this is a branch. In
 /// a replica, the gradients of all replicas must be finite.
 ///
-/// [`Model::compile`] of the crate `gradlet` wraps the optimizer of a model with the policy `MixedFloat16`. A training loop of one's own
+/// `Model::compile` of the crate `gradlet` wraps the optimizer of a model with the policy `MixedFloat16`. A training loop of one's own
 /// scales the loss:
-///
-/// [`Model::compile`]: https://docs.rs/gradlet/latest/gradlet/train/struct.Model.html#method.compile
 ///
 /// ```
 /// use gradlet_core::optimizers::{LossScaleOptimizer, Optimizer, Sgd};
@@ -139,7 +138,7 @@ fn finite(scope: &dyn Scope, gradients: &[(Variable, Option<Gradient>)]) -> Resu
     let scope = scope.handle();
     match all {
         Some(own) if copies::is_replica(&scope) => {
-            let others = scope.over_replicas(reduction::SUM, &own.logical_not()?.cast(crate::base::dtype::DType::F32)?)?;
+            let others = scope.over_replicas(reduction::SUM, &own.logical_not()?.cast(DType::F32)?)?;
             others.equal(&others.like(0.0)?).map(Some)
         }
         all => Ok(all),
