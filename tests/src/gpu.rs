@@ -216,7 +216,9 @@ fn call(library: &Library, function: &[u8], text: &str) {
 pub fn built() -> Result<PathBuf> {
     let program = std::env::current_exe().map_err(|error| Error::message(error.to_string()))?;
     let folders = program.ancestors().skip(1).take(2).flat_map(|folder| [folder.into(), folder.join("deps")]);
-    let found = folders.map(|folder: PathBuf| folder.join(LIBRARY)).find(|path| path.exists());
+    let files = folders.map(|folder: PathBuf| folder.join(LIBRARY));
+    // Cargo leaves older ones where the package itself was built once.
+    let found = files.filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file))).max().map(|(_, file)| file);
     found.ok_or_else(|| Error::message(format!("{LIBRARY} is not near {}: build gradlet-cuda-emulator", program.display())))
 }
 
@@ -232,6 +234,15 @@ enum Source {
 
 /// Creates a device on a GPU that all callers share: the emulator's, or with `GRADLET_GPU=real` the first one of this machine.
 pub fn device() -> Result<Device> {
+    create(&options())
+}
+
+/// Like [`device`], with the kernels that users have: they round in another order, and the tensor cores compute products of 16 bits.
+pub fn fast_device() -> Result<Device> {
+    create(&Options { strict: false, ..options() })
+}
+
+fn create(options: &Options) -> Result<Device> {
     static SOURCE: LazyLock<Mutex<Option<Arc<Source>>>> = LazyLock::new(Mutex::default);
     let mut source = SOURCE.lock().unwrap_or_else(PoisonError::into_inner);
     let broken = |source: &Arc<Source>| matches!(&**source, Source::Emulated { emulator, .. } if !emulator.report().is_empty());
@@ -240,8 +251,8 @@ pub fn device() -> Result<Device> {
         *source = Some(Arc::new(Source::new()?));
     }
     match source.as_deref() {
-        Some(Source::Emulated { emulator, .. }) => emulator.device(),
-        Some(Source::Real(gpu)) => gpu.create("GPU:0", &options()),
+        Some(Source::Emulated { emulator, .. }) => emulator.gpu()?.create("GPU:0", options),
+        Some(Source::Real(gpu)) => gpu.create("GPU:0", options),
         None => Err(Error::Internal),
     }
 }

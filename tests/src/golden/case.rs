@@ -51,6 +51,7 @@ impl Tolerance {
 pub type Body = Arc<dyn Fn(&dyn Scope, &[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>;
 
 /// A golden case: a function with inputs and expected outputs.
+#[derive(Clone)]
 pub struct Case {
     /// Name of the case, unique in its folder.
     pub id: String,

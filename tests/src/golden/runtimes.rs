@@ -18,7 +18,7 @@ pub const COMPILED: &str = "compiled";
 pub const CPU: &str = "cpu";
 /// Name of the runtime on a device that hides its memory, with portable kernels: eagerly, and as one compiled function.
 pub const HIDING: &str = "hiding";
-/// Name of the runtime on a GPU: eagerly, and as one compiled function. See [`gpu::device`](crate::gpu::device).
+/// Name of the runtime on a GPU, with a strict and a fast device: eagerly, and as one compiled function. See [`gpu`](crate::gpu).
 pub const CUDA: &str = "cuda";
 /// Name of the runtime that exports and loads the traced function, and runs it without a heap.
 pub const DEVICE: &str = "device";

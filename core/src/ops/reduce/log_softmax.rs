@@ -39,9 +39,10 @@ pub static OP: Op = Op::total(&DEF, "log_softmax(x), where x is f32 or f64, alon
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     let axis = crate::base::op::read_attributes::<Attributes>(of.attributes)?.axis as i32;
-    let dx = || {
-        let dy = of.dy()?;
-        dy.sub(&of.inputs[0].softmax(axis)?.mul(&dy.sum(&[axis], true)?)?)
+    let rule = |dy: &Tensor, x: &Tensor| dy.sub(&x.softmax(axis)?.mul(&dy.sum(&[axis], true)?)?);
+    let dx = || match lanes::widened(of)? {
+        Some((dy, x)) => rule(&dy, &x)?.cast(of.inputs[0].dtype()),
+        None => rule(of.dy()?, &of.inputs[0]),
     };
     Ok([of.if_wanted(0, dx)?].into_iter().collect())
 }

@@ -26,16 +26,17 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: `(dy - Σ dy · y) · y`.
+/// The op with its gradient: `(dy - Σ dy · y) · y`. For 16-bit floats, it is computed in f32, of a `y` that was never rounded.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "softmax(x), where x is f32 or f64, along one axis", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     let axis = crate::base::op::read_attributes::<Attributes>(of.attributes)?.axis as i32;
-    let dx = || {
-        let (dy, y) = (of.dy()?, &of.outputs[0]);
-        dy.sub(&dy.mul(y)?.sum(&[axis], true)?)?.mul(y)
+    let rule = |dy: &Tensor, y: &Tensor| dy.sub(&dy.mul(y)?.sum(&[axis], true)?)?.mul(y);
+    let dx = || match lanes::widened(of)? {
+        Some((dy, x)) => rule(&dy, &x.softmax(axis)?)?.cast(of.inputs[0].dtype()),
+        None => rule(of.dy()?, &of.outputs[0]),
     };
     Ok([of.if_wanted(0, dx)?].into_iter().collect())
 }

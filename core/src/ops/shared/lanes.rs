@@ -5,6 +5,11 @@ use crate::base::dtype::{Element, Float};
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, read_attributes};
 use crate::base::shape::TensorType;
+#[cfg(feature = "alloc")]
+use crate::{
+    base::dtype::DType,
+    tensor::{Tensor, scope::Backward},
+};
 use bytemuck::{Pod, Zeroable};
 
 /// Attribute words of an op along one axis.
@@ -23,6 +28,17 @@ pub(in crate::ops) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &
         return Err(Error::Attribute { index: 0 });
     }
     super::elementwise::same(inputs, &[], outputs)
+}
+
+/// Returns the gradient of the output and the input in f32 if a device has computed the op in 16 bits. Their gradient is then as exact as
+/// on a device that computes the op in f32.
+#[cfg(feature = "alloc")]
+pub(in crate::ops) fn widened(of: &Backward<'_>) -> Result<Option<(Tensor, Tensor)>> {
+    let x = &of.inputs[0];
+    match x.dtype() {
+        DType::F16 | DType::Bf16 => Ok(Some((of.dy()?.cast(DType::F32)?, x.cast(DType::F32)?))),
+        _ => Ok(None),
+    }
 }
 
 /// Returns the number of elements along `axis` of a tensor of `dims`, and the distance between them. Both are at least 1.
