@@ -42,8 +42,9 @@ pub(super) fn combine(parts: &[&Part], kind: Kind) -> Result<bool> {
     let ready = calls.iter().map(|call| first.device.ready(call, 0)).collect::<Result<Vec<_>>>()?;
     let event = Event::new(&first.device)?;
     others.iter().try_for_each(|other| event.order(&other.device, &first.device))?;
-    let (driver, stream) = first.device.work()?;
-    let launched = ready.iter().try_for_each(|one| one.launch(driver, stream));
+    let work = first.device.work()?;
+    let launched = ready.iter().try_for_each(|one| one.launch(work.driver, work.stream));
+    drop(work);
     // Even after an error, no stream may go on before the kernels that were launched.
     let waits = others.iter().try_for_each(|other| event.order(&first.device, &other.device));
     launched.and(waits).map(|()| true)
@@ -55,8 +56,8 @@ pub(super) fn divide(part: &Part, divisor: usize) -> Result<()> {
     let tensors: Vec<_> = part.tensors.iter().map(|&[_, output, elements]| vec![[output, output, elements]]).collect();
     for call in table.calls(&tensors).into_iter().flatten() {
         let ready = part.device.ready(&call, 0)?;
-        let (driver, stream) = part.device.work()?;
-        ready.launch(driver, stream)?;
+        let work = part.device.work()?;
+        ready.launch(work.driver, work.stream)?;
     }
     Ok(())
 }
@@ -108,9 +109,10 @@ impl<'d> Event<'d> {
 
     /// Makes the later work of device `after` wait for the work that device `before` has now. The devices have the same GPU.
     fn order(&self, before: &Shared, after: &Shared) -> Result<()> {
-        let (driver, stream) = before.work()?;
+        let work = before.work()?;
+        let driver = work.driver;
         // SAFETY: the event and the stream exist.
-        driver.check("cuEventRecord", unsafe { (driver.api().record_event)(self.handle, stream) })?;
+        driver.check("cuEventRecord", unsafe { (driver.api().record_event)(self.handle, work.stream) })?;
         // SAFETY: as above.
         let status = unsafe { (driver.api().wait_event)(after.stream().handle(), self.handle, 0) };
         driver.check("cuStreamWaitEvent", status)?;

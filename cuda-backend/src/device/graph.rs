@@ -109,10 +109,10 @@ impl Recorded for Recording {
         // Copies, because the graph has the addresses of its own last run.
         let mut launches = step.launches.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let _turn = self.device.turn();
-        let (driver, stream) = self.device.work()?;
+        let work = self.device.work()?;
         launches.iter_mut().try_for_each(|launch| {
             launch.place(|operand| step.address(operand, bases))?;
-            launch.launch(driver, stream)
+            launch.launch(work.driver, work.stream)
         })
     }
 }
@@ -282,9 +282,10 @@ impl Graph {
 
     /// Launches the graph. If steps may refuse their data, waits for the last of them. Returns the number of the step that has refused.
     fn run(&self, device: &Shared) -> Result<u32> {
-        let (driver, stream) = device.work()?;
+        let work = device.work()?;
         // SAFETY: the graph and the stream exist.
-        driver.check("cuGraphLaunch", unsafe { (driver.api().launch_graph)(self.executable, stream) })?;
+        work.driver.check("cuGraphLaunch", unsafe { (work.driver.api().launch_graph)(self.executable, work.stream) })?;
+        drop(work);
         let Some((landing, event)) = self.landing else { return Ok(NO_FAULT) };
         device.stream().wait_for(event)?;
         // SAFETY: the copy is done, and nothing else writes the word.

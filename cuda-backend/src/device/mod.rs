@@ -11,10 +11,8 @@ mod tensor_cores;
 pub use host_ops::Combine;
 pub use part::Part;
 
-use crate::driver::Driver;
-use crate::driver::api::Handle;
 use crate::gpu::Gpu;
-use crate::gpu::ahead::Ahead;
+use crate::gpu::ahead::{Ahead, Work};
 use crate::gpu::region::{Allocation, Kind, Memory};
 use crate::gpu::stream::Stream;
 use crate::gpu::workspace::Workspace;
@@ -174,11 +172,9 @@ impl Shared {
         &self.stream
     }
 
-    /// Returns the driver and the stream, on which the caller now puts work. The work comes after all copies from the host.
-    pub(crate) fn work(&self) -> Result<(&Driver, Handle)> {
-        let (driver, stream) = (self.stream.enter()?, self.stream.handle());
-        self.ahead.work(driver, stream)?;
-        Ok((driver, stream))
+    /// Begins work on the stream, which comes after all copies from the host. The caller drops the result when the work is on the stream.
+    pub(crate) fn work(&self) -> Result<Work<'_>> {
+        self.ahead.work(self.stream.enter()?, self.stream.handle())
     }
 
     /// Address of the fault word.
@@ -238,8 +234,9 @@ impl Shared {
         }
         let refuses = may_refuse(launch.op, job.dtype());
         let _turn = refuses.then(|| self.turn());
-        let (driver, stream) = self.work()?;
-        ready.iter().try_for_each(|one| one.launch(driver, stream))?;
+        let work = self.work()?;
+        ready.iter().try_for_each(|one| one.launch(work.driver, work.stream))?;
+        drop(work);
         if !refuses || ready.is_empty() {
             return Ok(());
         }
@@ -270,7 +267,7 @@ impl Shared {
         let host = self.memory().host(to);
         match (self.ahead.user(to, bytes.len()), host) {
             (Some(user), None) if bytes.len() >= LARGE => return self.ahead.upload(bytes, to, user),
-            (_, None) => return self.work().and_then(|_| self.stream.upload(bytes, to)),
+            (_, None) => return self.work().and_then(|_work| self.stream.upload(bytes, to)),
             (Some(None), Some(_)) => (),
             (Some(Some(user)), Some(_)) => self.stream.wait_for(user)?,
             (None, Some(_)) => self.stream.synchronize()?,
@@ -283,13 +280,13 @@ impl Shared {
 
     /// Fills the `bytes` bytes at address `to` with `element`, which has 1, 2 or 4 bytes.
     fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()> {
-        self.work().and_then(|_| self.stream.fill(element, to, bytes))
+        self.work().and_then(|_work| self.stream.fill(element, to, bytes))
     }
 
     /// Copies the bytes at address `from` to the host.
     pub(crate) fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
         let host = self.memory().host(from);
-        let Some(place) = host else { return self.work().and_then(|_| self.stream.download(from, bytes)) };
+        let Some(place) = host else { return self.work().and_then(|_work| self.stream.download(from, bytes)) };
         self.stream.synchronize()?;
         // SAFETY: as in `upload`.
         unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
@@ -390,7 +387,7 @@ impl Remote for Cuda {
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        self.0.work().and_then(|_| self.0.stream.copy(from, to, bytes))
+        self.0.work().and_then(|_work| self.0.stream.copy(from, to, bytes))
     }
 
     fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()> {

@@ -23,7 +23,7 @@ pub(crate) struct Ahead {
 
 /// The order between work and copies.
 struct Order {
-    /// Number of works that were put on the stream so far.
+    /// Number of works that were begun so far, and of those that were ended.
     last: u64,
     /// True if a copy was made for which no work has waited yet.
     is_copied: bool,
@@ -52,8 +52,13 @@ impl Ahead {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Must be called before work is put on `stream`, which is current. The work waits for the copies.
-    pub(crate) fn work(&self, driver: &Driver, stream: Handle) -> Result<()> {
+    /// Begins work on `stream`, which is current. The work waits for the copies.
+    pub(crate) fn work<'a>(&'a self, driver: &'a Driver, stream: Handle) -> Result<Work<'a>> {
+        self.begin(driver, stream)?;
+        Ok(Work { driver, stream, ahead: self })
+    }
+
+    fn begin(&self, driver: &Driver, stream: Handle) -> Result<()> {
         let mut order = self.order();
         order.last += 1;
         let (true, Some(copies)) = (std::mem::take(&mut order.is_copied), self.copies.get()) else { return Ok(()) };
@@ -111,6 +116,20 @@ impl Ahead {
         copies.upload(bytes, to)?;
         self.order().is_copied = true;
         Ok(())
+    }
+}
+
+/// Work that a thread puts on a stream. Its end has a number of its own: an event that another thread records in the meantime may come
+/// before this work.
+pub(crate) struct Work<'a> {
+    pub(crate) driver: &'a Driver,
+    pub(crate) stream: Handle,
+    ahead: &'a Ahead,
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        self.ahead.order().last += 1;
     }
 }
 

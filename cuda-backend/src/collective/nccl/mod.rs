@@ -6,6 +6,7 @@ use super::{Kind, Parts, Spread, kernels};
 use crate::device::Part;
 use crate::driver::api::Handle;
 use crate::gpu::Context;
+use crate::gpu::ahead::Work;
 use api::{Api, Communicator, IN_PROGRESS, SUM, Status};
 use gradlet_core::{Error, Result};
 use libloading::Library;
@@ -125,11 +126,11 @@ impl Nccl {
                 self.check("an earlier operation", failed)?;
             }
         }
-        let streams = parts.parts.iter().map(|part| part.device.work().map(|(_, stream)| stream)).collect::<Result<Vec<Handle>>>()?;
+        let works = parts.parts.iter().map(|part| part.device.work()).collect::<Result<Vec<Work<'_>>>>()?;
         // SAFETY: the function has no requirements.
         self.check("ncclGroupStart", unsafe { (self.api.group_start)() })?;
-        let ranks = parts.parts.iter().zip(&group.communicators).zip(streams);
-        let queued = ranks.map(|((part, communicator), stream)| self.enqueue_one(part, parts.kind, *communicator, stream));
+        let ranks = parts.parts.iter().zip(&group.communicators).zip(&works);
+        let queued = ranks.map(|((part, communicator), work)| self.enqueue_one(part, parts.kind, *communicator, work.stream));
         let queued = queued.collect::<Result<Vec<()>>>();
         // A group that was started is ended in any case.
         // SAFETY: as above.
