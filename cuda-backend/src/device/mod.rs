@@ -7,6 +7,7 @@ mod launch;
 mod merge;
 mod part;
 mod tensor_cores;
+mod tuner;
 
 pub use host_ops::Combine;
 pub use part::Part;
@@ -27,6 +28,7 @@ use launch::{Operand, Ready};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use tuner::Tuner;
 
 /// Value of the fault word while no step has refused its data.
 pub(crate) const NO_FAULT: u32 = u32::MAX;
@@ -55,6 +57,12 @@ pub struct Options {
     /// True if products of f32 may round their operands to TF32, with 10 bits of mantissa, for tensor cores: TensorFlow's
     /// `enable_tensor_float_32_execution`. It holds from compute capability 8.0 on, unless the device is strict.
     pub tf32: bool,
+    /// True if the device measures how fast its kernels compute a product or a convolution in different tiles and numbers of parts, and
+    /// uses the fastest. The first use of each shape then takes a moment, and memory for its operands in addition to `memory_limit`. If
+    /// there is none, the device uses what it estimates to be the fastest, as it does by default. Two runs of a program may choose
+    /// differently and then add in another order, unless they share their times by [`Driver::tuning`] and [`Driver::add_tuning`]. A strict
+    /// device never does this.
+    pub tune: bool,
     /// Size in bytes of the memory that kernels use for partial sums. It is taken at the first need, in addition to `memory_limit`. With 0,
     /// long sums of few results are computed by few threads.
     pub workspace: u64,
@@ -75,6 +83,7 @@ impl Default for Options {
             memory_growth: true,
             strict: false,
             tf32: false,
+            tune: false,
             workspace: 8 << 20,
             mapped: None,
             host_kernels: &[],
@@ -108,6 +117,7 @@ pub(crate) struct Shared {
     name: String,
     target: Target,
     workspace: Workspace,
+    tuner: Tuner,
     host_ops: HostOps,
     stream: Stream,
     ahead: Ahead,
@@ -131,8 +141,8 @@ impl Shared {
         let host_ops = HostOps::new(options.host_kernels, options.combine);
         let (turn, bed, bell) = (Mutex::default(), Mutex::default(), Condvar::new());
         let (target, workspace) = (target(gpu, options), Workspace::new(&context, options.workspace));
-        let ahead = Ahead::new(&context);
-        let shared = Shared { name: name.into(), target, workspace, host_ops, stream, ahead, memory, fault, turn, bed, bell };
+        let (ahead, tuner) = (Ahead::new(&context), Tuner::new(gpu, kind, options.tune));
+        let shared = Shared { name: name.into(), target, workspace, tuner, host_ops, stream, ahead, memory, fault, turn, bed, bell };
         shared.clear_fault()?;
         Ok(shared)
     }
@@ -200,11 +210,11 @@ impl Shared {
         if operands.iter().all(|tensor_type| tensor_type.bytes() == Some(0)) {
             return Ok(Vec::new());
         }
-        let calls = lower::lower(job)?;
+        let calls = lower::lower(&job.ranked(self.tuner.rank(self, job)?))?;
         if calls.iter().any(KernelCall::needs_workspace) && !self.workspace.is_there()? {
             // Without a workspace, the op has other launches.
             let target = Target { workspace: self.workspace.size(), ..job.target };
-            return lower::lower(&Job { target, ..*job })?.iter().map(|call| self.ready(call, step)).collect();
+            return self.prepare(&Job { target, ..*job }, step);
         }
         calls.iter().map(|call| self.ready(call, step)).collect()
     }
@@ -308,7 +318,7 @@ fn target(gpu: &Gpu, options: &Options) -> Target {
     let capability = (major * 10 + minor).unsigned_abs();
     let tensor_cores = if strict { TensorCores::None } else { TensorCores::of(capability) };
     let (multiprocessors, shared) = (gpu.multiprocessors(), gpu.shared());
-    Target { capability, multiprocessors, shared, strict, tf32: tf32 && !strict, tensor_cores, workspace }
+    Target { capability, multiprocessors, shared, strict, tf32: tf32 && !strict, tensor_cores, workspace, rank: 0 }
 }
 
 /// True if the op may refuse its data.

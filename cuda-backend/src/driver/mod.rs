@@ -1,6 +1,7 @@
 //! The driver: loaded at run time, with errors in place of numbers.
 
 pub(crate) mod api;
+pub(crate) mod tuning;
 
 use api::{Api, Status};
 use gradlet_core::{Error, Result};
@@ -9,6 +10,7 @@ use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use tuning::Tuning;
 
 /// Names of the driver's library, in order of preference.
 const NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
@@ -37,6 +39,7 @@ struct Loaded {
     is_installed: bool,
     /// The functions to call for a block that was handed out, for one that the host may fill at once, and for one that was taken back.
     notices: Option<[Notice; 3]>,
+    tuning: Tuning,
     /// The functions above are part of the library, which is therefore never closed before them.
     _library: Library,
 }
@@ -92,10 +95,46 @@ impl Driver {
         let notice = |symbol: &[u8]| unsafe { library.get::<Notice>(symbol).ok().map(|notice| *notice) };
         let notices = [notice(b"emulator_poison\0"), notice(b"emulator_unban\0"), notice(b"emulator_ban\0")];
         let notices = if let [Some(out), Some(shared), Some(back)] = notices { Some([out, shared, back]) } else { None };
-        let driver = Driver(Arc::new(Loaded { api, version, is_installed, notices, _library: library }));
+        let driver = Driver(Arc::new(Loaded { api, version, is_installed, notices, tuning: Tuning::default(), _library: library }));
         // SAFETY: the flags must be 0.
         driver.check("cuInit", unsafe { (driver.api().init)(0) })?;
         Ok(driver)
+    }
+
+    /// Returns the times that devices with [`Options::tune`](crate::Options::tune) have measured and those that were added, for a file.
+    ///
+    /// It has a line for each plan of each op, with the GPU, the op, the kernel with its blocks, and the time in nanoseconds.
+    ///
+    /// ```no_run
+    /// use gradlet_cuda::{Driver, Options};
+    /// let driver = Driver::load()?;
+    /// let device = driver.gpus()?[0].create("GPU:0", &Options { tune: true, ..Options::default() })?;
+    /// // After all functions have run once:
+    /// std::fs::write("tuning.txt", driver.tuning())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn tuning(&self) -> String {
+        self.0.tuning.text()
+    }
+
+    /// Adds times from a text of [`Driver::tuning`]. The devices of this driver then compute an op by its fastest plan, also without
+    /// [`Options::tune`](crate::Options::tune). Times of other GPUs, shapes and kernels stay unused. A device chooses once for each op and
+    /// its shapes, so add the times before its first op.
+    ///
+    /// Fails with the number of a damaged line, and then adds nothing.
+    ///
+    /// ```no_run
+    /// # let driver = gradlet_cuda::Driver::load()?;
+    /// driver.add_tuning(&std::fs::read_to_string("tuning.txt")?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_tuning(&self, text: &str) -> Result<()> {
+        self.0.tuning.add(text)
+    }
+
+    /// Returns the times of plans.
+    pub(crate) fn times(&self) -> &Tuning {
+        &self.0.tuning
     }
 
     /// True if this is the driver that is installed, not one that was named by its path.

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Size of the smallest block in bytes. Addresses are multiples of it, as the driver's own are.
-const GRAIN: u64 = 256;
+pub(crate) const GRAIN: u64 = 256;
 /// Size of the smallest region of a device whose memory grows.
 const SMALLEST: u64 = 8 << 20;
 /// A device that takes memory in advance leaves one part in this many to the driver, which needs memory for kernels and graphs.

@@ -46,6 +46,12 @@ impl KernelCall {
         self.arguments.iter().any(|argument| matches!(argument, Argument::Workspace))
     }
 
+    /// Returns the kernel's name and its numbers of blocks, which tell the plans for an op apart.
+    pub(super) fn name(&self) -> String {
+        let [x, y, z] = self.grid;
+        format!("{} {x}x{y}x{z}", self.code.entry())
+    }
+
     /// Creates a launch in which `threads` threads share the work, in blocks of [`BLOCK`]. If they are too many, each thread loops, so the
     /// kernel strides by the size of the grid.
     pub(crate) fn over(threads: u64, code: Code, arguments: Vec<Argument>) -> KernelCall {

@@ -65,10 +65,12 @@ impl End {
 pub(super) fn lower(target: &Target, shapes: &Shapes, [a, b]: [usize; 2], end: End) -> Vec<KernelCall> {
     let size = Size { m: shapes.m, n: shapes.n, k: shapes.k.into(), products: shapes.products() };
     let thin = if end.kind == 0 { Thin::new(shapes, target) } else { None };
+    // The plans with tiles come after that of a thin product.
+    let (thin, rank) = if target.rank == 0 { (thin, 0) } else { (None, target.rank - usize::from(thin.is_some())) };
     let (parts, launch): (u32, &dyn Fn(&End) -> KernelCall) = match &thin {
         Some(thin) => (thin.parts, &|end| thin.call(shapes, [a, b], end)),
         None => {
-            let plan = size.plan(&TILES, end.kind != 0, target);
+            let plan = size.plan(&TILES, end.kind != 0, &Target { rank, ..*target });
             (plan.parts, &move |end| tiled(shapes, &size, &plan, [a, b], end))
         }
     };

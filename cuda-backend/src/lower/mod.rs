@@ -18,6 +18,7 @@ mod window;
 
 use call::KernelCall;
 use gradlet_core::custom_op::OpDef;
+use gradlet_core::ops::code;
 use gradlet_core::{DType, Error, Result, TensorType};
 pub(crate) use target::{Target, TensorCores};
 
@@ -35,6 +36,11 @@ impl Job<'_> {
     /// Returns the element type that selects a kernel: that of input 0, or of output 0 if there are no inputs.
     pub(crate) fn dtype(&self) -> DType {
         self.inputs.first().or(self.outputs.first()).map_or(DType::U8, |tensor_type| tensor_type.dtype)
+    }
+
+    /// Returns the job with the plan of this rank.
+    pub(crate) fn ranked(&self, rank: usize) -> Self {
+        Job { target: Target { rank, ..self.target }, ..*self }
     }
 }
 
@@ -60,4 +66,53 @@ pub(crate) fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
     let dtype = job.dtype();
     let family = FAMILIES.iter().find(|family| (family.has_kernel)(job.op, dtype, &job.target));
     family.map_or(Err(Error::NoKernel { op: job.op.name, dtype }), |family| (family.lower)(job))
+}
+
+/// Largest number of plans among which a measurement chooses.
+const MOST_PLANS: usize = 6;
+
+/// True if several plans may compute `op`: products and convolutions.
+pub(crate) fn has_plans(op: &OpDef) -> bool {
+    let products = [code::matmul, code::dense, code::matmul_sgd, code::matmul_adam];
+    let convolutions = [code::conv2d, code::conv2d_input_grad, code::conv2d_filter_grad];
+    products.contains(&op.code) || convolutions.contains(&op.code)
+}
+
+/// Returns the launches of the plans that compute an op, the one with the least estimated cost first, with their names.
+pub(crate) fn plans(job: &Job<'_>) -> Result<Vec<(String, Vec<KernelCall>)>> {
+    let mut plans: Vec<(String, Vec<KernelCall>)> = Vec::new();
+    for rank in 0..MOST_PLANS {
+        let calls = lower(&job.ranked(rank))?;
+        let name = calls.first().map(KernelCall::name).unwrap_or_default();
+        if plans.iter().any(|(known, _)| *known == name) {
+            break;
+        }
+        plans.push((name, calls));
+    }
+    Ok(plans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradlet_core::{Shape, ops};
+
+    /// Returns the names of the plans for a product of f32 on an Orin that has changed in this way.
+    fn plans_of(dims: [[u32; 2]; 2], change: impl Fn(Target) -> Target) -> Vec<String> {
+        let inputs = dims.map(|dims| TensorType::new(DType::F32, Shape::new(&dims).unwrap()));
+        let outputs = ops::matmul::DEF.output_types(&inputs, &[0, 0]).unwrap();
+        let target = change(Target::ORIN);
+        let job = Job { op: &ops::matmul::DEF, attributes: &[0, 0], inputs: &inputs, outputs: &outputs[..1], target };
+        plans(&job).unwrap().into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn the_plans_of_a_product() {
+        let orin = |target| target;
+        let thin = ["thin_across_1_f32_4 1x1x1", "gemm_64x64_f32 2x1x1", "gemm_128x32_f32 4x1x1", "gemm_32x128_f32 1x1x1"];
+        assert_eq!(plans_of([[1, 100], [100, 128]], orin)[..4], thin);
+        assert_eq!(plans_of([[64, 4096], [4096, 64]], orin).len(), MOST_PLANS);
+        assert_eq!(plans_of([[64, 96], [96, 64]], |target| Target { tf32: true, ..target }), ["product_f32_64x64 1x1x1"]);
+        assert_eq!(plans_of([[64, 64], [64, 64]], |target| Target { strict: true, ..target }).len(), 1);
+    }
 }

@@ -39,6 +39,15 @@ pub(crate) struct Target {
     pub tensor_cores: TensorCores,
     /// Size of the workspace in bytes: see [`Argument::Workspace`](super::call::Argument::Workspace).
     pub workspace: u64,
+    /// Rank of the wanted plan among those that compute an op: 0 is the one with the least estimated cost.
+    pub rank: usize,
+}
+
+impl Target {
+    /// Returns the plan of the wanted rank, or the first one if there are fewer.
+    pub(super) fn pick<P: Copy>(&self, plans: &[P]) -> Option<P> {
+        plans.get(self.rank).or(plans.first()).copied()
+    }
 }
 
 #[cfg(test)]
@@ -52,5 +61,6 @@ impl Target {
         tf32: false,
         tensor_cores: TensorCores::Warps,
         workspace: 8 << 20,
+        rank: 0,
     };
 }

@@ -48,7 +48,7 @@ pub(super) struct Size {
 }
 
 /// How products are computed.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Plan {
     pub tile: &'static Tile,
     /// Number of parts of the sums. If there are several, the workspace takes them, and another kernel adds them.
@@ -80,16 +80,18 @@ impl Size {
         u64::from(self.m).saturating_mul(self.n.into()).saturating_mul(self.products)
     }
 
-    /// Returns the fastest plan, as far as a simple model of the GPU tells. If `steps` is true, the products end with the step of an
-    /// optimizer.
+    /// Returns the plan of the target's rank. A simple model of the GPU estimates the costs of plans. If `steps` is true, the products end
+    /// with the step of an optimizer.
     pub(super) fn plan(&self, tiles: &'static [Tile], steps: bool, target: &Target) -> Plan {
         let most = (self.k / SHORTEST).min(MOST.into()).min(target.workspace / 4 / self.elements().max(1)).max(1) as u32;
         let parts = || (0..=most.ilog2()).map(|power| 1 << power);
         let all = tiles.iter().flat_map(|tile| parts().map(move |parts| self.in_parts(tile, parts)));
         let possible = all.filter(|plan| plan.parts > 1 || plan.tile.steps || !steps);
-        let fastest = possible.min_by(|a, b| self.cycles(a, target).total_cmp(&self.cycles(b, target)));
+        let mut plans: Vec<(f64, Plan)> = possible.map(|plan| (self.cycles(&plan, target), plan)).collect();
+        plans.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        plans.dedup();
         // One of the tiles ends with steps, so there is always a plan.
-        fastest.unwrap_or(Plan { tile: &tiles[0], parts: 1, each: self.k })
+        target.pick(&plans).map_or(Plan { tile: &tiles[0], parts: 1, each: self.k }, |(_, plan)| plan)
     }
 
     fn in_parts(&self, tile: &'static Tile, parts: u32) -> Plan {
@@ -153,6 +155,19 @@ mod tests {
         assert_eq!(plan([64, 100, 64], 1, 16).1, 1);
         let none = Target { workspace: 0, ..Target::ORIN };
         assert_eq!(Size { m: 64, n: 64, k: 100_000, products: 1 }.plan(&TILES, false, &none).parts, 1);
+    }
+
+    #[test]
+    fn each_rank_has_a_plan_of_its_own_until_the_first_one_returns() {
+        let size = Size { m: 64, n: 256, k: 300, products: 1 };
+        let plans: Vec<Plan> = (0..20).map(|rank| size.plan(&TILES, false, &Target { rank, ..Target::ORIN })).collect();
+        // Four tiles, with sums in 1, 2 and 4 parts.
+        assert_eq!(plans.iter().rposition(|plan| *plan != plans[0]), Some(11));
+        assert!((0..12).all(|rank| !plans[..rank].contains(&plans[rank])), "{plans:?}");
+        let cost = |plan: &Plan| size.cycles(plan, &Target::ORIN);
+        assert!(plans[..12].is_sorted_by(|one, other| cost(one) <= cost(other)));
+        let steps = |rank| size.plan(&TILES, true, &Target { workspace: 0, rank, ..Target::ORIN });
+        assert_eq!([0, 1].map(|rank| steps(rank).tile.name()), ["64x64", "64x64"]);
     }
 
     #[test]

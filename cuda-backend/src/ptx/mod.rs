@@ -31,6 +31,14 @@ impl Code {
         Code::Stored { file, entry }
     }
 
+    /// Returns the name of the kernel's entry.
+    pub(crate) fn entry(&self) -> &str {
+        match self {
+            Code::Stored { entry, .. } => entry,
+            Code::Elementwise(_) => writer::ENTRY,
+        }
+    }
+
     /// Returns a module with the kernel, and the name of its entry. If `contract` is true, the driver may contract products and sums to
     /// fused operations, where the file allows it.
     pub(crate) fn ptx(&self, contract: bool) -> Result<(String, String)> {

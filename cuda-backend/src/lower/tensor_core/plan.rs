@@ -43,9 +43,20 @@ impl Plan {
     /// Largest number of parts.
     const MOST: u64 = 64;
 
-    /// Returns the plan for a product: the largest tiles that keep enough multiprocessors busy, if need be with sums in parts. Small tiles
-    /// load each operand more often, but there are more of them. Those of warpgroups pay even if a part of the GPU has no work.
+    /// Returns the plan of the target's rank for a product. After the one that seems best, larger tiles come first, in parts before whole.
     pub(super) fn new(problem: &Problem, target: &Target) -> Plan {
+        let best = Plan::best(problem, target);
+        let tiles = [Tile::LARGE_GROUPS, Tile::GROUPS, Tile::LARGE, Tile::SMALL].into_iter();
+        let possible = tiles.filter(|tile| *tile == Tile::SMALL || tile.is_for(problem, target));
+        let others = possible.flat_map(|tile| [Plan::of(problem, tile, target), Plan { tile, parts: 1 }]).filter(|plan| *plan != best);
+        let mut plans: Vec<Plan> = [best].into_iter().chain(others).collect();
+        plans.dedup();
+        target.pick(&plans).unwrap_or(best)
+    }
+
+    /// Returns the plan that seems best: the largest tiles that keep enough multiprocessors busy, if need be with sums in parts. Small
+    /// tiles load each operand more often, but there are more of them. Those of warpgroups pay even if a part of the GPU has no work.
+    fn best(problem: &Problem, target: &Target) -> Plan {
         let plans = [(Tile::LARGE_GROUPS, 3, 4), (Tile::GROUPS, 1, 4), (Tile::LARGE, 1, 1)]
             .map(|(tile, busy, of)| (tile, target.multiprocessors * busy / of));
         let fits = |&(tile, busy): &(Tile, u32)| {
@@ -123,6 +134,17 @@ mod tests {
         assert_eq!([plan([64, 4096, 4096], &Target::ORIN), plan([256; 3], &Target::ORIN)], [(Tile::SMALL, 1); 2]);
         // Rows of 1001 elements are not aligned.
         assert_eq!(plan([4096, 4096, 1001], &H100), (Tile::SMALL, 1));
+    }
+
+    #[test]
+    fn each_rank_has_a_plan_of_its_own_until_the_first_one_returns() {
+        let of = |sizes, target: Target| [0, 1, 2, 3, 4, 5, 6].map(|rank| plan(sizes, &Target { rank, ..target }));
+        let (groups, large_groups, large, small) = (Tile::GROUPS, Tile::LARGE_GROUPS, Tile::LARGE, Tile::SMALL);
+        let first = (groups, 1);
+        let all = [first, (large_groups, 1), (large, 1), (small, 2), (small, 1), first, first];
+        assert_eq!(of([1024; 3], H100), all);
+        let few = (small, 4);
+        assert_eq!(of([1, 4096, 1000], Target::ORIN), [few, (small, 1), few, few, few, few, few]);
     }
 
     #[test]

@@ -21,3 +21,4 @@ mod serving;
 mod steps;
 mod tensor_core;
 mod training;
+mod tuner;
