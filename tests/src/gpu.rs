@@ -107,6 +107,11 @@ impl Emulator {
         counts
     }
 
+    /// Opens the emulator's cuBLASLt for its driver.
+    pub fn open_cublaslt(&self) -> Result<()> {
+        open_cublaslt(&self.driver, &self.file)
+    }
+
     /// Opens the emulator's NCCL.
     pub fn nccl(&self) -> Result<Nccl> {
         open_nccl(&self.file)
@@ -172,6 +177,12 @@ impl Emulator {
 pub fn open(path: &Path) -> Result<Driver> {
     // SAFETY: the tests name the emulator, or a file that does not exist.
     unsafe { Driver::open(path) }
+}
+
+/// Loads cuBLASLt from the file `path` for `driver`.
+pub fn open_cublaslt(driver: &Driver, path: &Path) -> Result<()> {
+    // SAFETY: the tests name the emulator of the driver, or a file that is no cuBLASLt.
+    unsafe { driver.open_cublaslt(path) }
 }
 
 /// Loads NCCL from the file `path`.

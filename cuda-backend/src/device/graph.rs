@@ -2,11 +2,13 @@
 
 use crate::device::launch::{Operand, Ready};
 use crate::device::merge::{Merged, merge, overlap};
-use crate::device::{NO_FAULT, Shared, may_refuse};
+use crate::device::{NO_FAULT, Shared, Work, may_refuse};
 use crate::driver::Driver;
 use crate::driver::api::{CopyEnd, CopyNode, DEVICE, HOST, Handle};
+use crate::gpu::cublaslt::Places;
 use crate::gpu::stream::{NO_TIME, destroy_events, new_event};
 use crate::lower::elementwise;
+use crate::lower::product::Product;
 use gradlet_core::device::{Launch, Placed, Recorded, Slot, Step, StepOp};
 use gradlet_core::{Error, Result, TensorType};
 use std::ops::Range;
@@ -24,6 +26,8 @@ struct Prepared {
     /// The op, or `None` for a group.
     op: Option<StepOp>,
     on_host: bool,
+    /// The product, if cuBLASLt computes the step.
+    product: Option<Product>,
     launches: Mutex<Vec<Ready>>,
     /// The operands of the launches.
     inputs: Vec<Slot>,
@@ -37,6 +41,8 @@ enum Part {
     Graph(Range<usize>, Mutex<Option<Graph>>),
     /// A step that the host computes, or several steps of a collective op.
     Host(Range<usize>),
+    /// A step that cuBLASLt computes, which knows streams and no nodes of graphs.
+    Product(usize),
 }
 
 impl Recording {
@@ -49,6 +55,7 @@ impl Recording {
             match parts.last_mut() {
                 Some(Part::Host(range)) if step.goes_with(device, &steps[range.clone()]) => range.end = index + 1,
                 _ if step.on_host => parts.push(Part::Host(index..index + 1)),
+                _ if step.product.is_some() => parts.push(Part::Product(index)),
                 Some(Part::Graph(range, _)) => range.end = index + 1,
                 _ => parts.push(Part::Graph(index..index + 1, Mutex::default())),
             }
@@ -98,6 +105,7 @@ impl Recorded for Recording {
         self.parts.iter().try_for_each(|part| match part {
             Part::Graph(range, graph) => self.launch(range, graph, bases),
             Part::Host(range) => self.on_host(range.clone(), bases).map_err(|error| (range.start, error)),
+            Part::Product(index) => self.steps[*index].multiply(&self.device, bases).map_err(|error| (*index, error)),
         })
     }
 
@@ -122,7 +130,7 @@ impl Prepared {
         if let Some(Merged { call, inputs, outputs }) = merged {
             let op = if let Step::Op(op) = step { Some(op) } else { None };
             let launches = Mutex::new(call.iter().map(|call| device.ready(call, index)).collect::<Result<_>>()?);
-            return Ok(Prepared { op, on_host: false, launches, inputs, outputs, refuses: false });
+            return Ok(Prepared { op, on_host: false, product: None, launches, inputs, outputs, refuses: false });
         }
         match step {
             Step::Op(op) => {
@@ -130,15 +138,19 @@ impl Prepared {
                 let (inputs, outputs) = (types(&op.inputs), types(&op.outputs));
                 let job = device.job(op.op, &op.attributes, &inputs, &outputs);
                 let on_host = device.on_host(&job);
-                let launches = if on_host { Vec::new() } else { device.prepare(&job, index)? };
+                let work = if on_host { Work::Kernels(Vec::new()) } else { device.prepare(&job, index)? };
+                let (launches, product) = match work {
+                    Work::Kernels(launches) => (launches, None),
+                    Work::Product(product) => (Vec::new(), Some(product)),
+                };
                 let refuses = may_refuse(op.op, job.dtype());
                 let (inputs, outputs) = (op.inputs.clone(), op.outputs.clone());
-                Ok(Prepared { op: Some(op), on_host, launches: Mutex::new(launches), inputs, outputs, refuses })
+                Ok(Prepared { op: Some(op), on_host, product, launches: Mutex::new(launches), inputs, outputs, refuses })
             }
             Step::Group { elements, members } => {
                 let (call, inputs, outputs) = elementwise::group(elements, &members, &device.target())?;
                 let launches = if elements == 0 { Vec::new() } else { vec![device.ready(&call, index)?] };
-                Ok(Prepared { op: None, on_host: false, launches: Mutex::new(launches), inputs, outputs, refuses: false })
+                Ok(Prepared { op: None, on_host: false, product: None, launches: Mutex::new(launches), inputs, outputs, refuses: false })
             }
         }
     }
@@ -161,6 +173,13 @@ impl Prepared {
             changed |= launch.place(|operand| self.address(operand, bases))?;
         }
         Ok((launches, changed))
+    }
+
+    /// Launches the product that cuBLASLt computes.
+    fn multiply(&self, device: &Shared, bases: &[u64]) -> Result<()> {
+        let (Some(op), Some(product)) = (&self.op, &self.product) else { return Err(Error::Internal) };
+        let [inputs, outputs] = placed(op, bases)?;
+        device.multiply(product, &Places::new(&inputs, &outputs)?)
     }
 
     /// Calls `work` with the op and its operands.

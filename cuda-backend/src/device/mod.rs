@@ -13,11 +13,13 @@ pub use host_ops::Combine;
 pub use part::Part;
 
 use crate::gpu::Gpu;
-use crate::gpu::ahead::{Ahead, Work};
+use crate::gpu::ahead::{Ahead, Begun};
+use crate::gpu::cublaslt::Places;
 use crate::gpu::region::{Allocation, Kind, Memory};
 use crate::gpu::stream::Stream;
 use crate::gpu::workspace::Workspace;
 use crate::lower::call::KernelCall;
+use crate::lower::product::Product;
 use crate::lower::{self, Job, Target, TensorCores};
 use gradlet_core::custom_op::{Call, Kernel, OpDef};
 use gradlet_core::device::{Backend, Imported, Launch, Placed, Recorded, Refused, Remote, Step};
@@ -28,7 +30,7 @@ use launch::{Operand, Ready};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use tuner::Tuner;
+use tuner::{Plan, Tuner};
 
 /// Value of the fault word while no step has refused its data.
 pub(crate) const NO_FAULT: u32 = u32::MAX;
@@ -58,10 +60,10 @@ pub struct Options {
     /// `enable_tensor_float_32_execution`. It holds from compute capability 8.0 on, unless the device is strict.
     pub tf32: bool,
     /// True if the device measures how fast its kernels compute a product or a convolution in different tiles and numbers of parts, and
-    /// uses the fastest. The first use of each shape then takes a moment, and memory for its operands in addition to `memory_limit`. If
-    /// there is none, the device uses what it estimates to be the fastest, as it does by default. Two runs of a program may choose
-    /// differently and then add in another order, unless they share their times by [`Driver::tuning`] and [`Driver::add_tuning`]. A strict
-    /// device never does this.
+    /// uses the fastest. cuBLASLt takes part in products if it is installed: see [`Driver::open_cublaslt`]. The first use of each shape
+    /// then takes a moment, and memory for its operands in addition to `memory_limit`. If there is none, the device uses what it estimates
+    /// to be the fastest, as it does by default. Two runs of a program may choose differently and then add in another order, unless they
+    /// share their times by [`Driver::tuning`] and [`Driver::add_tuning`]. A strict device never does this.
     pub tune: bool,
     /// Size in bytes of the memory that kernels use for partial sums. It is taken at the first need, in addition to `memory_limit`. With 0,
     /// long sums of few results are computed by few threads.
@@ -110,6 +112,14 @@ impl Gpu {
     pub fn create(&self, name: &str, options: &Options) -> Result<Device> {
         Ok(Device::new(Cuda(Arc::new(Shared::new(self, name, options).map_err(|error| error.context(name))?))))
     }
+}
+
+/// The work of an op on the GPU.
+pub(crate) enum Work {
+    /// Launches of kernels.
+    Kernels(Vec<Ready>),
+    /// A product that cuBLASLt computes.
+    Product(Product),
 }
 
 /// State that the device and the steps that it prepared share.
@@ -183,7 +193,7 @@ impl Shared {
     }
 
     /// Begins work on the stream, which comes after all copies from the host. The caller drops the result when the work is on the stream.
-    pub(crate) fn work(&self) -> Result<Work<'_>> {
+    pub(crate) fn work(&self) -> Result<Begun<'_>> {
         self.ahead.work(self.stream.enter()?, self.stream.handle())
     }
 
@@ -204,19 +214,23 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prepares the launches of an op for step `step`. There are none if the outputs have no elements.
-    pub(crate) fn prepare(&self, job: &Job<'_>, step: u32) -> Result<Vec<Ready>> {
+    /// Prepares an op for step `step`. There is nothing to launch if the outputs have no elements.
+    pub(crate) fn prepare(&self, job: &Job<'_>, step: u32) -> Result<Work> {
         let operands = if job.op.outputs == 0 { job.inputs } else { job.outputs };
         if operands.iter().all(|tensor_type| tensor_type.bytes() == Some(0)) {
-            return Ok(Vec::new());
+            return Ok(Work::Kernels(Vec::new()));
         }
-        let calls = lower::lower(&job.ranked(self.tuner.rank(self, job)?))?;
+        let rank = match self.tuner.plan(self, job)? {
+            Plan::Kernels(rank) => rank,
+            Plan::CublasLt(product) => return Ok(Work::Product(product)),
+        };
+        let calls = lower::lower(&job.ranked(rank))?;
         if calls.iter().any(KernelCall::needs_workspace) && !self.workspace.is_there()? {
             // Without a workspace, the op has other launches.
             let target = Target { workspace: self.workspace.size(), ..job.target };
             return self.prepare(&Job { target, ..*job }, step);
         }
-        calls.iter().map(|call| self.ready(call, step)).collect()
+        calls.iter().map(|call| self.ready(call, step)).collect::<Result<_>>().map(Work::Kernels)
     }
 
     /// Prepares a launch for step `step`.
@@ -224,6 +238,19 @@ impl Shared {
         let driver = self.stream.enter()?;
         let function = self.stream.context().modules.function(driver, &call.code, self.target.strict, call.shared)?;
         Ok(Ready::new(call, function, self.fault(), step, self.workspace.address()))
+    }
+
+    /// Returns the address and the size of the workspace in bytes, or zeros without one.
+    fn whole_workspace(&self) -> Result<(u64, usize)> {
+        let size = self.workspace.size();
+        Ok(if size > 0 && self.workspace.is_there()? { (self.workspace.address(), size as usize) } else { (0, 0) })
+    }
+
+    /// Launches a product by cuBLASLt.
+    pub(crate) fn multiply(&self, product: &Product, places: &Places) -> Result<()> {
+        let workspace = self.whole_workspace()?;
+        let work = self.work()?;
+        self.stream.context().multiplier().ok_or(Error::Internal)?.launch(product, places, workspace, work.stream)
     }
 
     /// Launches an op and, if it may refuse its data, waits for it.
@@ -234,7 +261,10 @@ impl Shared {
         if self.on_host(&job) {
             return self.host_ops.run(self, std::slice::from_ref(launch));
         }
-        let mut ready = self.prepare(&job, 0)?;
+        let mut ready = match self.prepare(&job, 0)? {
+            Work::Kernels(ready) => ready,
+            Work::Product(product) => return self.multiply(&product, &Places::new(launch.inputs, launch.outputs)?),
+        };
         let address = |placed: &[Placed<'_>], index: usize| placed.get(index).map(|one| one.address);
         for one in &mut ready {
             one.place(|operand| match operand {

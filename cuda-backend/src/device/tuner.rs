@@ -2,10 +2,13 @@
 
 use crate::device::Shared;
 use crate::device::launch::Operand;
+use crate::device::tensor_cores::cublaslt_is_right;
 use crate::driver::tuning::Key;
 use crate::gpu::Gpu;
+use crate::gpu::cublaslt::Places;
 use crate::gpu::region::{GRAIN, Kind, Memory};
 use crate::lower::call::KernelCall;
+use crate::lower::product::Product;
 use crate::lower::{self, Job};
 use gradlet_core::device::Refused;
 use gradlet_core::{Error, Result, TensorType};
@@ -18,6 +21,20 @@ const ROUNDS: usize = 3;
 const ROUND: u64 = 200_000;
 const MOST_RUNS: u64 = 16;
 
+/// Name of the plan of cuBLASLt.
+const CUBLASLT: &str = "cublasLt";
+/// Nanoseconds by which cuBLASLt must be faster than gradlet's kernels. It computes between CUDA graphs, not in them.
+const GRAPH: u64 = 10_000;
+
+/// A plan for an op.
+#[derive(Clone)]
+pub(super) enum Plan {
+    /// Kernels of gradlet: those of this rank.
+    Kernels(usize),
+    /// cuBLASLt.
+    CublasLt(Product),
+}
+
 /// The choices between plans for a device.
 pub(super) struct Tuner {
     /// True if the device measures plans. If it does not, it only uses times that others have measured.
@@ -26,49 +43,71 @@ pub(super) struct Tuner {
     gpu: String,
     /// Kind of the memory on which the plans run.
     kind: Kind,
-    /// The ranks of the chosen plans, by the op and the size of the workspace.
-    ranks: Mutex<HashMap<(String, u64), usize>>,
+    /// The chosen plans, by the op and the size of the workspace.
+    chosen: Mutex<HashMap<(String, u64), Plan>>,
 }
 
 impl Tuner {
     pub(super) fn new(gpu: &Gpu, kind: Kind, measures: bool) -> Tuner {
         // Modules with the same name, such as those of an Orin, differ in their number of multiprocessors.
         let name = format!("{}, {} multiprocessors", gpu.name().replace([';', '\n'], " "), gpu.multiprocessors());
-        Tuner { measures, gpu: name, kind, ranks: Mutex::default() }
+        Tuner { measures, gpu: name, kind, chosen: Mutex::default() }
     }
 
-    fn ranks(&self) -> MutexGuard<'_, HashMap<(String, u64), usize>> {
-        self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn chosen(&self) -> MutexGuard<'_, HashMap<(String, u64), Plan>> {
+        self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the rank of the plan for an op. Measures the plans if this is the op's first use and nobody has measured them before.
-    pub(super) fn rank(&self, device: &Shared, job: &Job<'_>) -> Result<usize> {
-        let times = device.stream().context().driver().times();
+    /// Returns the plan for an op. Measures all of them if this is the op's first use and nobody has measured them before.
+    pub(super) fn plan(&self, device: &Shared, job: &Job<'_>) -> Result<Plan> {
+        let times = device.stream().enter()?.times();
         if job.target.strict || !lower::has_plans(job.op) || !self.measures && times.is_empty() {
-            return Ok(0);
+            return Ok(Plan::Kernels(0));
         }
         let key = (text(job), job.target.workspace);
-        if let Some(&rank) = self.ranks().get(&key) {
-            return Ok(rank);
+        if let Some(plan) = self.chosen().get(&key) {
+            return Ok(plan.clone());
         }
-        let plans = lower::plans(job)?;
-        let keys: Vec<Key> = plans.iter().map(|(plan, _)| [self.gpu.clone(), key.0.clone(), plan.clone()]).collect();
+        let own = lower::plans(job)?;
+        let key_of = |plan: &str| [self.gpu.as_str(), &key.0, plan].map(String::from);
+        let mut plans: Vec<(Key, Plan)> = (0..).zip(&own).map(|(rank, (plan, _))| (key_of(plan), Plan::Kernels(rank))).collect();
+        let library = key_of(CUBLASLT);
+        if (self.measures || times.time(&library).is_some())
+            && let Some(product) = computed_by_library(device, job)?
+        {
+            plans.push((library, Plan::CublasLt(product)));
+        }
         if self.measures && plans.len() > 1 {
             let _turn = times.turn();
-            let unknown = keys.iter().zip(&plans).filter(|(key, _)| times.time(key).is_none()).collect::<Vec<_>>();
+            let unknown = plans.iter().filter(|(key, _)| times.time(key).is_none()).collect::<Vec<_>>();
             if let Some(scratch) = alive(device, Scratch::new(device, self.kind, job).map(Some))? {
-                for (key, (_, calls)) in unknown {
-                    alive(device, scratch.time(device, calls))?.into_iter().for_each(|time| times.keep(key.clone(), time));
+                for (key, plan) in unknown {
+                    let time = match plan {
+                        Plan::Kernels(rank) => scratch.time_kernels(device, &own[*rank].1),
+                        Plan::CublasLt(product) => scratch.time(device, &|| device.multiply(product, &scratch.places())),
+                    };
+                    alive(device, time)?.into_iter().for_each(|time| times.keep(key.clone(), time));
                 }
                 // A plan that failed may have left work on the memory.
                 device.stream().synchronize()?;
             }
         }
-        let known = (0..).zip(&keys).filter_map(|(rank, key)| Some((times.time(key)?, rank)));
-        let rank = known.min().map_or(0, |(_, rank)| rank);
-        self.ranks().insert(key, rank);
-        Ok(rank)
+        let cost = |(key, plan): (Key, Plan)| Some((times.time(&key)? + if matches!(plan, Plan::CublasLt(_)) { GRAPH } else { 0 }, plan));
+        let fastest = plans.into_iter().filter_map(cost).min_by_key(|(cost, _)| *cost);
+        let plan = fastest.map_or(Plan::Kernels(0), |(_, plan)| plan);
+        self.chosen().insert(key, plan.clone());
+        Ok(plan)
     }
+}
+
+/// Returns the product that an op is, if cuBLASLt is there and computes it. Before its first use, cuBLASLt is checked.
+fn computed_by_library(device: &Shared, job: &Job<'_>) -> Result<Option<Product>> {
+    let Some(product) = Product::of(job)? else { return Ok(None) };
+    let context = device.stream().context();
+    let Some(multiplier) = context.multiplier() else { return Ok(None) };
+    let (_, workspace) = device.whole_workspace()?;
+    let is_right = || *context.multiplier_is_right.get_or_init(|| cublaslt_is_right(device));
+    Ok((multiplier.computes(&product, workspace) && is_right()).then_some(product))
 }
 
 /// Returns the op with its attributes and types as a text.
@@ -109,8 +148,14 @@ impl Scratch {
         Ok(Scratch { _memory: memory, inputs, outputs })
     }
 
+    /// Returns where the operands of a product are.
+    fn places(&self) -> Places {
+        let input = |index: usize| self.inputs.get(index).copied().unwrap_or(0);
+        Places { operands: [input(0), input(1)], bias: input(2), result: self.outputs.first().copied().unwrap_or(0) }
+    }
+
     /// Returns the time of the launches in nanoseconds, or `None` if they need a workspace and there is none.
-    fn time(&self, device: &Shared, calls: &[KernelCall]) -> Result<Option<u64>> {
+    fn time_kernels(&self, device: &Shared, calls: &[KernelCall]) -> Result<Option<u64>> {
         if calls.iter().any(KernelCall::needs_workspace) && !device.workspace.is_there()? {
             return Ok(None);
         }
@@ -121,12 +166,15 @@ impl Scratch {
                 Operand::Output(index) => self.outputs.get(index).copied(),
             })?;
         }
-        let run = |runs: u64| {
-            device.stream().timed(&mut || {
-                let (driver, stream) = device.work()?;
-                (0..runs).try_for_each(|_| ready.iter().try_for_each(|one| one.launch(driver, stream)))
-            })
-        };
+        self.time(device, &|| {
+            let work = device.work()?;
+            ready.iter().try_for_each(|one| one.launch(work.driver, work.stream))
+        })
+    }
+
+    /// Returns the time of `work`, which puts a run on the device's stream, in nanoseconds.
+    fn time(&self, device: &Shared, work: &dyn Fn() -> Result<()>) -> Result<Option<u64>> {
+        let run = |runs: u64| device.stream().timed(&mut || (0..runs).try_for_each(|_| work()));
         // The first run finds cold caches and clocks.
         run(1)?;
         let runs = (ROUND / run(1)?.max(1)).clamp(1, MOST_RUNS);

@@ -1,6 +1,5 @@
 //! The functions of NVIDIA's driver that gradlet calls, as the library exports them.
 
-use libloading::Library;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// Result of a call: 0, or the number of an error.
@@ -86,17 +85,18 @@ pub(crate) const DEVICE: c_uint = 2;
 
 macro_rules! functions {
     ($($name:ident: $symbol:literal($($argument:ty),*);)*) => {
-        /// The functions. Each field has the name of the driver's function without `cu` and without its version.
+        /// The functions of the library.
         pub(crate) struct Api {
             $(pub $name: unsafe extern "C" fn($($argument),*) -> Status,)*
         }
 
         impl Api {
             /// Finds the functions in `library`. Returns the name of the first one that is missing, if one is.
-            pub(crate) fn find(library: &Library) -> Result<Api, &'static str> {
+            pub(crate) fn find(library: &libloading::Library) -> Result<Api, &'static str> {
                 Ok(Api {
                     $(
-                        // SAFETY: the driver's functions have had these signatures since CUDA 11.4, and versioned names keep them.
+                        // SAFETY: the functions of the driver and of cuBLASLt have had these signatures since CUDA 11.4, and names with a
+                        // version keep them.
                         $name: unsafe { *library.get(concat!($symbol, "\0").as_bytes()).map_err(|_| $symbol)? },
                     )*
                 })
@@ -104,6 +104,8 @@ macro_rules! functions {
         }
     };
 }
+
+pub(super) use functions;
 
 functions! {
     init: "cuInit"(c_uint);

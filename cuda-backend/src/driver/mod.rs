@@ -1,15 +1,17 @@
 //! The driver: loaded at run time, with errors in place of numbers.
 
 pub(crate) mod api;
+pub(crate) mod cublaslt;
 pub(crate) mod tuning;
 
 use api::{Api, Status};
+use cublaslt::CublasLt;
 use gradlet_core::{Error, Result};
 use libloading::Library;
 use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tuning::Tuning;
 
 /// Names of the driver's library, in order of preference.
@@ -40,6 +42,8 @@ struct Loaded {
     /// The functions to call for a block that was handed out, for one that the host may fill at once, and for one that was taken back.
     notices: Option<[Notice; 3]>,
     tuning: Tuning,
+    /// cuBLASLt, after its first use, if it is there.
+    cublaslt: OnceLock<Option<CublasLt>>,
     /// The functions above are part of the library, which is therefore never closed before them.
     _library: Library,
 }
@@ -95,7 +99,8 @@ impl Driver {
         let notice = |symbol: &[u8]| unsafe { library.get::<Notice>(symbol).ok().map(|notice| *notice) };
         let notices = [notice(b"emulator_poison\0"), notice(b"emulator_unban\0"), notice(b"emulator_ban\0")];
         let notices = if let [Some(out), Some(shared), Some(back)] = notices { Some([out, shared, back]) } else { None };
-        let driver = Driver(Arc::new(Loaded { api, version, is_installed, notices, tuning: Tuning::default(), _library: library }));
+        let (tuning, cublaslt) = (Tuning::default(), OnceLock::new());
+        let driver = Driver(Arc::new(Loaded { api, version, is_installed, notices, tuning, cublaslt, _library: library }));
         // SAFETY: the flags must be 0.
         driver.check("cuInit", unsafe { (driver.api().init)(0) })?;
         Ok(driver)
@@ -130,6 +135,26 @@ impl Driver {
     /// ```
     pub fn add_tuning(&self, text: &str) -> Result<()> {
         self.0.tuning.add(text)
+    }
+
+    /// Loads cuBLASLt from the file `path`, for devices that choose between plans: see [`Options::tune`](crate::Options::tune). Without
+    /// this call, they use the one that is installed, if the driver is.
+    ///
+    /// Fails if the file is no cuBLASLt, or if the driver has looked for one already.
+    ///
+    /// # Safety
+    ///
+    /// The file is NVIDIA's cuBLASLt, or a library with its functions, for this driver.
+    pub unsafe fn open_cublaslt(&self, path: &Path) -> Result<()> {
+        // SAFETY: as above.
+        let library = unsafe { CublasLt::open(path) }?;
+        let late = |_| Error::message(format!("{} comes too late: open cuBLASLt before the first op", path.display()));
+        self.0.cublaslt.set(Some(library)).map_err(late)
+    }
+
+    /// Returns cuBLASLt, if it is there.
+    pub(crate) fn cublaslt(&self) -> Option<&CublasLt> {
+        self.0.cublaslt.get_or_init(|| if self.is_installed() { CublasLt::load() } else { None }).as_ref()
     }
 
     /// Returns the times of plans.

@@ -53,9 +53,9 @@ impl Ahead {
     }
 
     /// Begins work on `stream`, which is current. The work waits for the copies.
-    pub(crate) fn work<'a>(&'a self, driver: &'a Driver, stream: Handle) -> Result<Work<'a>> {
+    pub(crate) fn work<'a>(&'a self, driver: &'a Driver, stream: Handle) -> Result<Begun<'a>> {
         self.begin(driver, stream)?;
-        Ok(Work { driver, stream, ahead: self })
+        Ok(Begun { driver, stream, ahead: self })
     }
 
     fn begin(&self, driver: &Driver, stream: Handle) -> Result<()> {
@@ -121,13 +121,13 @@ impl Ahead {
 
 /// Work that a thread puts on a stream. Its end has a number of its own: an event that another thread records in the meantime may come
 /// before this work.
-pub(crate) struct Work<'a> {
+pub(crate) struct Begun<'a> {
     pub(crate) driver: &'a Driver,
     pub(crate) stream: Handle,
     ahead: &'a Ahead,
 }
 
-impl Drop for Work<'_> {
+impl Drop for Begun<'_> {
     fn drop(&mut self) {
         self.ahead.order().last += 1;
     }

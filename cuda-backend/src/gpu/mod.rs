@@ -1,6 +1,7 @@
 //! GPUs: what is known of them, and their contexts.
 
 pub(crate) mod ahead;
+pub(crate) mod cublaslt;
 pub(crate) mod foreign;
 pub(crate) mod modules;
 pub(crate) mod region;
@@ -11,6 +12,7 @@ pub(crate) mod workspace;
 use crate::driver::Driver;
 use crate::driver::api::Handle;
 use crate::lower::TensorCores;
+use cublaslt::Multiplier;
 use gradlet_core::{Error, Result};
 use modules::Modules;
 use std::ffi::{CStr, c_int};
@@ -129,9 +131,11 @@ impl Gpu {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the first argument is a place for the handle.
         self.driver.check("cuDevicePrimaryCtxRetain", unsafe { (self.driver.api().retain_context)(&mut handle, self.ordinal) })?;
-        let (driver, gpu, modules, tensor_cores) = (self.driver.clone(), self.ordinal, Modules::default(), OnceLock::new());
-        let context = Context { driver, gpu, handle, memory: self.memory, is_integrated: self.is_integrated, modules, tensor_cores };
-        let context = Arc::new(context);
+        let (driver, gpu, memory, is_integrated) = (self.driver.clone(), self.ordinal, self.memory, self.is_integrated);
+        let (modules, tensor_cores) = (Modules::default(), OnceLock::new());
+        let (multiplier, multiplier_is_right) = (OnceLock::new(), OnceLock::new());
+        let context =
+            Arc::new(Context { driver, gpu, handle, memory, is_integrated, modules, tensor_cores, multiplier, multiplier_is_right });
         *shared = Arc::downgrade(&context);
         Ok(context)
     }
@@ -155,6 +159,10 @@ pub(crate) struct Context {
     pub modules: Modules,
     /// The kernels on tensor cores that have shown on the GPU that they are right.
     pub tensor_cores: OnceLock<TensorCores>,
+    /// cuBLASLt, after its first use, if it is there.
+    multiplier: OnceLock<Option<Multiplier>>,
+    /// True if cuBLASLt has shown on the GPU that it is right.
+    pub multiplier_is_right: OnceLock<bool>,
 }
 
 // SAFETY: a context may be used by several threads at the same time.
@@ -175,6 +183,11 @@ impl Context {
     /// Returns the driver, without making this context current.
     pub(crate) fn driver(&self) -> &Driver {
         &self.driver
+    }
+
+    /// Returns cuBLASLt for this context, which is current, if it is there.
+    pub(crate) fn multiplier(&self) -> Option<&Multiplier> {
+        self.multiplier.get_or_init(|| Multiplier::new(&self.driver)).as_ref()
     }
 
     /// Returns the size of the GPU's memory in bytes.
@@ -202,8 +215,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if let Ok(driver) = self.enter() {
-            self.modules.unload(driver);
+        if self.enter().is_ok() {
+            self.multiplier.take();
+            self.modules.unload(&self.driver);
         }
         // SAFETY: the context was retained once. A failure leaves it to the end of the process. No context is current afterwards.
         unsafe {

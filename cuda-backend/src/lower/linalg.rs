@@ -32,14 +32,8 @@ fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
         return fast(job);
     }
     let call = match (job.op.code, job.inputs) {
-        (code::matmul, [a, b]) => {
-            let matmul::Attributes { transpose_a, transpose_b } = read_attributes(job.attributes)?;
-            let shapes = Shapes::new(a, b, [transpose_a != 0, transpose_b != 0])?;
-            shapes.call(job, "matmul", &[Input(0), Input(1), Argument::Wide(0), Output(0)], &[Argument::Wide(shapes.products())])
-        }
-        (code::dense, [x, kernel, bias @ ..]) => {
-            let dense::Attributes { transpose } = read_attributes(job.attributes)?;
-            let shapes = Shapes::new(x, kernel, [false, transpose != 0])?;
+        (code::matmul | code::dense, [_, _, bias @ ..]) => {
+            let shapes = Shapes::of(job)?;
             let bias = if bias.is_empty() { Argument::Wide(0) } else { Input(2) };
             shapes.call(job, "matmul", &[Input(0), Input(1), bias, Output(0)], &[Argument::Wide(shapes.products())])
         }
@@ -58,17 +52,10 @@ fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
 
 /// Lowers an op for f32 on a GPU that may add in another order than the portable kernels.
 fn fast(job: &Job<'_>) -> Result<Vec<KernelCall>> {
-    let store = |bias| End::stored(bias, Argument::Output(0));
     match (job.op.code, job.inputs) {
-        (code::matmul, [a, b]) => {
-            let matmul::Attributes { transpose_a, transpose_b } = read_attributes(job.attributes)?;
-            let shapes = Shapes::new(a, b, [transpose_a != 0, transpose_b != 0])?;
-            Ok(gemm::lower(&job.target, &shapes, [0, 1], store(None)))
-        }
-        (code::dense, [x, kernel, bias @ ..]) => {
-            let dense::Attributes { transpose } = read_attributes(job.attributes)?;
-            let shapes = Shapes::new(x, kernel, [false, transpose != 0])?;
-            Ok(gemm::lower(&job.target, &shapes, [0, 1], store((!bias.is_empty()).then_some(2))))
+        (code::matmul | code::dense, [_, _, bias @ ..]) => {
+            let end = End::stored((!bias.is_empty()).then_some(2), Argument::Output(0));
+            Ok(gemm::lower(&job.target, &Shapes::of(job)?, [0, 1], end))
         }
         (code::matmul_sgd, [_, x, dy, _]) => Ok(gemm::lower(&job.target, &Shapes::new(x, dy, [true, false])?, [1, 2], End::sgd())),
         (code::matmul_adam, [_, _, _, x, dy, _, _]) => {
@@ -99,6 +86,19 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
+    /// Returns the shapes of a `matmul` or a `dense`.
+    pub(super) fn of(job: &Job<'_>) -> Result<Shapes> {
+        let [a, b, ..] = job.inputs else { return Err(Error::Internal) };
+        let flipped = if job.op.code == code::dense {
+            let dense::Attributes { transpose } = read_attributes(job.attributes)?;
+            [0, transpose]
+        } else {
+            let matmul::Attributes { transpose_a, transpose_b } = read_attributes(job.attributes)?;
+            [transpose_a, transpose_b]
+        };
+        Shapes::new(a, b, flipped.map(|flip| flip != 0))
+    }
+
     /// Returns the shapes of operands that the op's shape rule has accepted. A vector counts as a matrix of one row.
     pub(super) fn new(a: &TensorType, b: &TensorType, flipped: [bool; 2]) -> Result<Shapes> {
         let (a_batch, [a_rows, a_columns]) = matrices(a)?;

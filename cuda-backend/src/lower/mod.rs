@@ -9,6 +9,7 @@ mod gemm;
 mod implicit_gemm;
 pub(crate) mod linalg;
 pub(crate) mod pool;
+pub(crate) mod product;
 pub(crate) mod reduce;
 pub(crate) mod scatter;
 pub(crate) mod target;

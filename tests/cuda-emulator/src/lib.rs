@@ -1,5 +1,6 @@
-//! An emulator of the CUDA driver that interprets PTX, and of NCCL between its devices.
+//! An emulator of the CUDA driver that interprets PTX, of NCCL between its devices, and of cuBLASLt.
 
+pub mod cublaslt;
 pub mod driver;
 pub mod machine;
 pub mod nccl;

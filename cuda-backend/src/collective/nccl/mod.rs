@@ -6,7 +6,7 @@ use super::{Kind, Parts, Spread, kernels};
 use crate::device::Part;
 use crate::driver::api::Handle;
 use crate::gpu::Context;
-use crate::gpu::ahead::Work;
+use crate::gpu::ahead::Begun;
 use api::{Api, Communicator, IN_PROGRESS, SUM, Status};
 use gradlet_core::{Error, Result};
 use libloading::Library;
@@ -126,7 +126,7 @@ impl Nccl {
                 self.check("an earlier operation", failed)?;
             }
         }
-        let works = parts.parts.iter().map(|part| part.device.work()).collect::<Result<Vec<Work<'_>>>>()?;
+        let works = parts.parts.iter().map(|part| part.device.work()).collect::<Result<Vec<Begun<'_>>>>()?;
         // SAFETY: the function has no requirements.
         self.check("ncclGroupStart", unsafe { (self.api.group_start)() })?;
         let ranks = parts.parts.iter().zip(&group.communicators).zip(&works);

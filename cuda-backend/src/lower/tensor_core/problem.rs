@@ -5,7 +5,7 @@ use crate::lower::conv::Convolution;
 use crate::lower::linalg::Shapes;
 use crate::lower::window::Axis;
 use gradlet_core::custom_op::read_attributes;
-use gradlet_core::ops::{code, conv2d_filter_grad, conv2d_input_grad, dense, matmul};
+use gradlet_core::ops::{code, conv2d_filter_grad, conv2d_input_grad};
 use gradlet_core::tensor::MAX_RANK;
 use gradlet_core::{Error, Result};
 
@@ -108,14 +108,7 @@ impl Problem {
         let ([a, b, ..], [output]) = (job.inputs, job.outputs) else { return Err(Error::Internal) };
         let bytes = job.dtype().size() as u32;
         let problem = match job.op.code {
-            code::matmul => {
-                let matmul::Attributes { transpose_a, transpose_b } = read_attributes(job.attributes)?;
-                Problem::product(&Shapes::new(a, b, [transpose_a != 0, transpose_b != 0])?, bytes)
-            }
-            code::dense => {
-                let dense::Attributes { transpose } = read_attributes(job.attributes)?;
-                Problem::product(&Shapes::new(a, b, [false, transpose != 0])?, bytes)
-            }
+            code::matmul | code::dense => Problem::product(&Shapes::of(job)?, bytes),
             code::conv2d => Problem::forward(&Convolution::new(read_attributes(job.attributes)?, [a, b, output])?, bytes),
             code::conv2d_input_grad => {
                 let conv2d_input_grad::Attributes { conv, .. } = read_attributes(job.attributes)?;

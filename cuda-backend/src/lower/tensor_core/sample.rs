@@ -1,30 +1,32 @@
-//! Products with a known result, with which a device checks the kernels on tensor cores before it uses them.
+//! Products with a known result, with which a device checks the kernels on tensor cores, and cuBLASLt, before it uses them.
 
 use super::launches;
 use super::plan::{Plan, Tile};
 use super::problem::Problem;
 use crate::lower::call::KernelCall;
+use crate::lower::product::Product;
 use crate::lower::{Job, Target, TensorCores};
 use gradlet_core::ops::matmul;
-use gradlet_core::{DType, Result, Shape, TensorType};
+use gradlet_core::{DType, Error, Result, Shape, TensorType};
 
 /// Sizes m, k and n of the products: no multiples of a tile or of a stage.
 const SIZES: [u32; 3] = [72, 104, 136];
 
 /// A product of f16.
-pub(crate) struct Sample {
-    /// The kernels that it checks.
-    pub level: TensorCores,
-    /// The launches.
-    pub calls: Vec<KernelCall>,
+pub(crate) struct Sample<W> {
+    /// The work that computes it.
+    pub work: W,
     /// The elements of the operands.
     pub operands: [Vec<u16>; 2],
     /// The elements of the right result.
     pub result: Vec<u16>,
 }
 
+/// The kernels that a product checks, and its launches.
+pub(crate) type Checked = (TensorCores, Vec<KernelCall>);
+
 /// Returns the products that check the kernels which `target` may use, those for warps first. There are none for GPUs without tensor cores.
-pub(crate) fn samples(target: &Target) -> Result<Vec<Sample>> {
+pub(crate) fn samples(target: &Target) -> Result<Vec<Sample<Checked>>> {
     let all = [
         (TensorCores::Warps, Tile::SMALL, [false, false]),
         (TensorCores::Warpgroups, Tile::LARGE_GROUPS, [false, false]),
@@ -32,16 +34,23 @@ pub(crate) fn samples(target: &Target) -> Result<Vec<Sample>> {
         (TensorCores::Warpgroups, Tile::LARGE_GROUPS, [true, false]),
     ];
     let wanted = all.into_iter().filter(|(level, ..)| *level <= target.tensor_cores);
-    wanted.map(|(level, tile, flipped)| sample(target, level, tile, flipped)).collect()
+    let work = |level, tile| move |job: &Job<'_>| Ok((level, launches(job, &Problem::new(job)?, Plan { tile, parts: 1 })));
+    wanted.map(|(level, tile, flipped)| sample(target, flipped, work(level, tile))).collect()
 }
 
-fn sample(target: &Target, level: TensorCores, tile: Tile, flipped: [bool; 2]) -> Result<Sample> {
+/// Returns the products that check cuBLASLt.
+pub(crate) fn products(target: &Target) -> Result<Vec<Sample<Product>>> {
+    let product = |job: &Job<'_>| Product::of(job)?.ok_or(Error::Internal);
+    [[false, false], [false, true], [true, false], [true, true]].into_iter().map(|flipped| sample(target, flipped, product)).collect()
+}
+
+fn sample<W>(target: &Target, flipped: [bool; 2], work: impl FnOnce(&Job<'_>) -> Result<W>) -> Result<Sample<W>> {
     let [m, k, n] = SIZES;
     let of = |dims: [u32; 2], flip: bool| Ok(TensorType::new(DType::F16, Shape::new(&if flip { [dims[1], dims[0]] } else { dims })?));
     let (inputs, outputs) = ([of([m, k], flipped[0])?, of([k, n], flipped[1])?], [of([m, n], false)?]);
     let attributes = flipped.map(u32::from);
     let job = Job { op: &matmul::DEF, attributes: &attributes, inputs: &inputs, outputs: &outputs, target: *target };
-    let calls = launches(&job, &Problem::new(&job)?, Plan { tile, parts: 1 });
+    let work = work(&job)?;
     let (a, b) = (|row: u32, p: u32| small(row * 7 + p * 3), |p: u32, column: u32| small(p * 11 + column * 5 + 1));
     let stored = |rows: u32, columns: u32, flip: bool, element: &dyn Fn(u32, u32) -> i32| {
         let (outer, inner) = if flip { (columns, rows) } else { (rows, columns) };
@@ -49,7 +58,7 @@ fn sample(target: &Target, level: TensorCores, tile: Tile, flipped: [bool; 2]) -
         (0..outer).flat_map(|i| (0..inner).map(move |j| (i, j))).map(|(i, j)| f16(at(i, j))).collect::<Vec<_>>()
     };
     let result = stored(m, n, false, &|row, column| (0..k).map(|p| a(row, p) * b(p, column)).sum());
-    Ok(Sample { level, calls, operands: [stored(m, k, flipped[0], &a), stored(k, n, flipped[1], &b)], result })
+    Ok(Sample { work, operands: [stored(m, k, flipped[0], &a), stored(k, n, flipped[1], &b)], result })
 }
 
 /// Returns an integer from -2 to 2. Sums of products of such numbers are exact in f16.
@@ -78,7 +87,7 @@ mod tests {
     #[test]
     fn each_level_has_samples() {
         let levels =
-            |tensor_cores| samples(&Target { tensor_cores, ..Target::ORIN }).unwrap().iter().map(|one| one.level).collect::<Vec<_>>();
+            |tensor_cores| samples(&Target { tensor_cores, ..Target::ORIN }).unwrap().iter().map(|one| one.work.0).collect::<Vec<_>>();
         assert_eq!(levels(TensorCores::None), []);
         assert_eq!(levels(TensorCores::Warps), [TensorCores::Warps]);
         assert_eq!(levels(TensorCores::Warpgroups).len(), 4);

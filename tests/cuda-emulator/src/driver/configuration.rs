@@ -29,6 +29,10 @@ pub(crate) struct Configuration {
     pub no_device: bool,
     /// Number of instructions that a thread may execute, if it is limited otherwise than by the interpreter's default.
     pub budget: Option<u64>,
+    /// Nanoseconds that a product of cuBLASLt takes.
+    pub cublaslt: u64,
+    /// True if the first element of its products is wrong.
+    pub cublaslt_wrong: bool,
 }
 
 impl Default for Configuration {
@@ -47,6 +51,8 @@ impl Default for Configuration {
             terminated: false,
             no_device: false,
             budget: None,
+            cublaslt: 1000,
+            cublaslt_wrong: false,
         }
     }
 }
@@ -75,6 +81,8 @@ impl Configuration {
             "terminated" => self.terminated = flag()?,
             "no_device" => self.no_device = flag()?,
             "budget" => self.budget = Some(number()?),
+            "cublaslt" => self.cublaslt = number()?,
+            "cublaslt_wrong" => self.cublaslt_wrong = flag()?,
             _ => return None,
         }
         Some(())

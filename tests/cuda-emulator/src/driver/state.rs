@@ -98,7 +98,7 @@ pub(crate) fn call(body: impl FnOnce(&mut Emulator) -> Outcome) -> Status {
 /// Runs a call for the device of the current context.
 pub(crate) fn call_on_device(body: impl FnOnce(&mut Emulator, usize) -> Outcome) -> Status {
     call(|emulator| {
-        let device = emulator.current_device()?;
+        let device = emulator.current()?;
         if let Some(lost) = emulator.triggers.loss() {
             emulator.stop(device, Stop::new(lost, "DeviceLost: the device was lost, as the control asked"));
         }
@@ -121,7 +121,8 @@ impl Emulator {
         *self = Emulator { last_handle: self.last_handle, ..Emulator::default() };
     }
 
-    fn current_device(&self) -> Outcome<usize> {
+    /// Returns the device of the current context.
+    pub(crate) fn current(&self) -> Outcome<usize> {
         match current() {
             0 => Err(Status::INVALID_CONTEXT),
             context => self.device_of(context).ok_or(Status::CONTEXT_IS_DESTROYED),

@@ -5,6 +5,7 @@ use super::memory::View;
 use super::queue::Point;
 use super::state::{Emulator, Handle};
 use super::status::{Status, Stop};
+use crate::cublaslt::Product;
 use crate::machine::{self, Fault, FaultKind, Launch, Options};
 use crate::nccl::Reduction;
 use crate::ptx::Function;
@@ -33,6 +34,8 @@ pub(crate) enum Work {
     Mark(Mark),
     /// An operation of NCCL.
     Collective(Arc<Reduction>),
+    /// A product of cuBLASLt.
+    Product(Arc<Product>),
 }
 
 /// A launch of a kernel, with copies of its parameters.
@@ -122,6 +125,7 @@ impl Work {
             Work::Fill(fill) => vec![fill.to],
             Work::Graph(nodes) => nodes.iter().flat_map(Work::addresses).collect(),
             Work::Collective(reduction) => reduction.addresses(),
+            Work::Product(product) => product.addresses(),
         }
     }
 }
@@ -171,6 +175,11 @@ impl Emulator {
                 Ok(())
             }
             Work::Collective(reduction) => reduction.perform(self),
+            Work::Product(product) => {
+                self.clock += START + product.time();
+                self.kernels.entry("cublasLt".into()).or_default().launches += 1;
+                product.perform(self)
+            }
             Work::Mark(mark) => {
                 self.perform_mark(mark);
                 Ok(())

@@ -4,6 +4,7 @@
 mod ahead;
 mod control;
 mod convolutions;
+mod cublaslt;
 mod drivers;
 mod external;
 mod groups;

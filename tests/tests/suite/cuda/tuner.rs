@@ -8,16 +8,16 @@ use gradlet_tests::gpu::Emulator;
 use gradlet_tests::random::Random;
 use std::collections::BTreeSet;
 
-fn tuned_options() -> Options {
+pub fn tuned_options() -> Options {
     Options { tune: true, ..Options::default() }
 }
 
-fn device(emulator: &Emulator, options: &Options) -> Result<Device> {
+pub fn device(emulator: &Emulator, options: &Options) -> Result<Device> {
     emulator.gpu()?.create("GPU:0", options)
 }
 
 /// An op with its operands, which the CPU has.
-struct Case {
+pub struct Case {
     op: &'static Op,
     words: Vec<u32>,
     inputs: Vec<Tensor>,
@@ -27,9 +27,27 @@ struct Case {
 
 impl Case {
     /// Creates a case with operands of f32.
-    fn new(random: &mut Random, op: &'static Op, words: &[u32], dims: &[&[u32]]) -> Result<Case> {
+    pub fn new(random: &mut Random, op: &'static Op, words: &[u32], dims: &[&[u32]]) -> Result<Case> {
         let inputs = dims.iter().map(|dims| integers(random, dims)).collect::<Result<_>>()?;
         Ok(Case { op, words: words.to_vec(), inputs, dtype: DType::F32 })
+    }
+
+    /// Returns the case in another element type.
+    pub fn cast(self, dtype: DType) -> Case {
+        Case { dtype, ..self }
+    }
+
+    /// Returns the line of the tuning with which a GPU computes the case by `plan`.
+    pub fn line(&self, plan: &str) -> String {
+        let words: Vec<String> = self.words.iter().map(u32::to_string).collect();
+        let types: String = self.inputs.iter().map(|input| format!(" {}{}", self.dtype, input.tensor_type().shape)).collect();
+        format!("Emulated GPU, 8 multiprocessors; {} {}{types}; {plan}; 1\n", self.op.def.name, words.join(","))
+    }
+
+    /// Fails unless the results of `device` are those of the CPU.
+    pub fn check(&self, device: &Device) -> Result<()> {
+        assert!(self.on(device)? == self.on(&ops::portable_cpu())?, "{}", self.line("wrong"));
+        Ok(())
     }
 
     /// Computes on `device`, and returns the elements of the results.
@@ -65,7 +83,7 @@ impl Case {
         let lines: Vec<&str> = tuning.lines().filter(|line| !known.contains(line)).collect();
         let plans: Vec<(&str, &str)> = lines.iter().map(|line| line.rsplit_once("; ").unwrap()).collect();
         for (forced, _) in &plans {
-            let times = plans.iter().map(|(plan, _)| format!("{plan}; {}\n", if plan == forced { 1 } else { 2 }));
+            let times = plans.iter().map(|(plan, _)| format!("{plan}; {}\n", if plan == forced { 1 } else { 1_000_000 }));
             emulator.driver().add_tuning(&format!("gradlet tuning 1\n{}", times.collect::<String>()))?;
             let other = gpu.create("GPU:0", &Options { tune: false, ..*options })?;
             let (own, _) = emulator.during(|| self.on(&other));
@@ -88,14 +106,13 @@ fn kernel(plan: &str) -> String {
 }
 
 /// Checks the plans for each of the cases, and that these kernels are among them.
-fn check_all(words: &str, options: &Options, cases: impl IntoIterator<Item = Result<Case>>, kernels: &[&str]) -> Result<()> {
-    let emulator = Emulator::with(words)?;
+fn check_all(emulator: &Emulator, options: &Options, cases: impl IntoIterator<Item = Result<Case>>, kernels: &[&str]) -> Result<()> {
     let gpu = emulator.gpu()?;
     // A device that keeps the compiled kernels.
     let _keeps = gpu.create("GPU:0", options)?;
     let mut found = BTreeSet::new();
     for case in cases {
-        found.extend(case?.check_plans(&emulator, &gpu, options)?);
+        found.extend(case?.check_plans(emulator, &gpu, options)?);
     }
     assert!(kernels.iter().all(|kernel| found.contains(*kernel)), "{found:?}");
     Ok(())
@@ -116,7 +133,7 @@ fn every_plan_of_products() -> Result<()> {
         cases.push(Case::new(random, &ops::dense::OP, &[flips[1].into()], &[&[m, k], &b, &[n]]));
     }
     check_all(
-        "",
+        &Emulator::new()?,
         &tuned_options(),
         cases,
         &["thin_across_4_f32_4", "gemm_128x128_f32", "gemm_64x64_f32", "gemm_128x32_f32", "gemm_32x128_f32"],
@@ -138,12 +155,12 @@ fn every_plan_of_gradients_with_steps() -> Result<()> {
         step.inputs.extend([rate, count]);
         cases.extend([Ok(sgd), Ok(step)]);
     }
-    check_all("", &tuned_options(), cases, &["gemm_64x64_f32", "gemm_128x128_f32"])
+    check_all(&Emulator::new()?, &tuned_options(), cases, &["gemm_64x64_f32", "gemm_128x128_f32"])
 }
 
 /// Returns convolutions and their gradients with these numbers of channels.
 fn convolutions(random: &mut Random, [channels, filters]: [u32; 2], dtype: DType) -> Vec<Result<Case>> {
-    let of = |case: Result<Case>| case.map(|case| Case { dtype, ..case });
+    let of = |case: Result<Case>| case.map(|case| case.cast(dtype));
     let mut cases = Vec::new();
     for (size, kernel, stride) in [(7u32, 3, 1), (6, 3, 2), (5, 1, 1)] {
         let output = size.div_ceil(stride);
@@ -162,7 +179,7 @@ fn every_plan_of_convolutions() -> Result<()> {
     let cases = convolutions(&mut Random::new(33), [16, 36], DType::F32);
     let convolve = ["convolve_128x128_f32", "convolve_128x64_f32", "convolve_128x32_f32"];
     check_all(
-        "",
+        &Emulator::new()?,
         &tuned_options(),
         cases,
         &[&convolve[..], &["filter_grad_128x64_f32", "filter_grad_64x64_f32", "gemm_64x64_f32"]].concat(),
@@ -174,13 +191,13 @@ fn every_plan_on_tensor_cores() -> Result<()> {
     let random = &mut Random::new(34);
     let mut cases = convolutions(random, [16, 24], DType::F16);
     for dtype in [DType::F16, DType::Bf16, DType::F32] {
-        let case = |case: Result<Case>| case.map(|case| Case { dtype, ..case });
+        let case = |case: Result<Case>| case.map(|case| case.cast(dtype));
         cases.push(case(Case::new(random, &ops::matmul::OP, &[0, 0], &[&[72, 80], &[80, 104]])));
         cases.push(case(Case::new(random, &ops::dense::OP, &[1], &[&[33, 1100], &[40, 1100], &[40]])));
         cases.push(case(Case::new(random, &ops::matmul::OP, &[1, 0], &[&[45, 33], &[45, 50]])));
     }
     let kernels = ["product_f16_64x64", "product_f16_128x128", "product_bf16_unaligned", "product_f32_128x128"];
-    check_all("multiprocessors=2", &Options { tf32: true, ..tuned_options() }, cases, &kernels)
+    check_all(&Emulator::with("multiprocessors=2")?, &Options { tf32: true, ..tuned_options() }, cases, &kernels)
 }
 
 #[test]
@@ -193,20 +210,20 @@ fn every_plan_of_warpgroups() -> Result<()> {
     let cases: Vec<Result<Case>> = dims.into_iter().map(case).collect();
     let kernels =
         ["warpgroup_bf16_nn_128", "warpgroup_bf16_nn_256", "warpgroup_bf16_nt_256", "warpgroup_bf16_tn_128", "product_bf16_64x64"];
-    check_all("capability=90", &tuned_options(), cases, &kernels)
+    check_all(&Emulator::with("capability=90")?, &tuned_options(), cases, &kernels)
 }
 
 /// A product that the model divides, because the GPU has many multiprocessors. The emulator has only one processor.
-const LONG: [[u32; 2]; 2] = [[48, 1000], [1000, 56]];
+pub const LONG: [[u32; 2]; 2] = [[48, 400], [400, 56]];
 
-fn long(device: &Device) -> Result<Vec<f32>> {
+pub fn long(device: &Device) -> Result<Vec<f32>> {
     Tensor::full(device, 1f32, &LONG[0])?.matmul(&Tensor::full(device, 1f32, &LONG[1])?)?.to_vec::<f32>()
 }
 
 /// Returns the kernels with the numbers of their launches, and the number of all instructions.
-fn launches(emulator: &Emulator, work: impl FnOnce() -> Result<Vec<f32>>) -> Result<(Vec<(String, u64)>, u64)> {
+pub fn launches(emulator: &Emulator, work: impl FnOnce() -> Result<Vec<f32>>) -> Result<(Vec<(String, u64)>, u64)> {
     let (result, counts) = emulator.during(work);
-    assert_eq!(result?, vec![1000f32; 48 * 56]);
+    assert_eq!(result?, vec![400f32; 48 * 56]);
     let launches = |line: &String| line.split(' ').nth(1).and_then(|count| count.parse().ok()).unwrap_or(0);
     let kernels: Vec<(String, u64)> = emulator.kernels().iter().map(|line| (kernel(line), launches(line))).collect();
     assert_eq!(counts.kernel_launches + counts.graph_kernel_nodes, kernels.iter().map(|(_, count)| count).sum::<u64>());
@@ -225,7 +242,7 @@ fn the_fastest_plan_is_chosen_and_remembered() -> Result<()> {
     assert!(launches(&emulator, || long(&tuned))?.1 > 20 * by_model.1);
     let text = emulator.driver().tuning();
     let line = text.lines().skip(1).min_by_key(|line| line.rsplit_once("; ").unwrap().1.parse::<u64>().unwrap()).unwrap();
-    assert!(line.starts_with("Emulated GPU, 16 multiprocessors; matmul 0,0 f32[48,1000] f32[1000,56]; "), "{line}");
+    assert!(line.starts_with("Emulated GPU, 16 multiprocessors; matmul 0,0 f32[48,400] f32[400,56]; "), "{line}");
     let fastest = kernel(line.rsplit_once("; ").unwrap().0);
     let steady = launches(&emulator, || long(&tuned))?;
     assert!(steady.0.iter().any(|(kernel, count)| *kernel == fastest && *count == 1) && steady.1 < by_model.1, "{steady:?}, {text}");
@@ -289,10 +306,10 @@ fn functions_measure_when_they_are_compiled() -> Result<()> {
 fn a_limit_stays_exact() -> Result<()> {
     for words in ["", "integrated=1"] {
         let emulator = Emulator::with(words)?;
-        let limit = 4 * (48 * 1000 + 1000 * 56 + 48 * 56);
+        let limit = 4 * (48 * 400 + 400 * 56 + 48 * 56);
         let device = device(&emulator, &Options { memory_limit: Some(limit), workspace: 0, ..tuned_options() })?;
         let (result, counts) = emulator.during(|| long(&device));
-        assert_eq!(result?, vec![1000f32; 48 * 56]);
+        assert_eq!(result?, vec![400f32; 48 * 56]);
         assert_eq!((device.memory_info().peak, counts.allocations), (limit, counts.frees), "{counts:?}");
         assert!(counts.allocations > 0 && emulator.driver().tuning().lines().count() > 3);
     }
@@ -321,7 +338,7 @@ fn a_kernel_that_the_driver_refuses_is_no_plan() -> Result<()> {
     let emulator = Emulator::new()?;
     let tuned = device(&emulator, &tuned_options())?;
     emulator.control("refuse-module gemm_128x128_f32");
-    assert_eq!(long(&tuned)?, vec![1000f32; 48 * 56]);
+    assert_eq!(long(&tuned)?, vec![400f32; 48 * 56]);
     let text = emulator.driver().tuning();
     assert!(text.contains("gemm_64x64_f32") && !text.contains("gemm_128x128_f32"), "{text}");
     Ok(())

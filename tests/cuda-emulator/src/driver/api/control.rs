@@ -9,9 +9,10 @@ use std::ffi::{CStr, c_char};
 
 /// Sets properties before `cuInit`: words of the form `key=value`, separated by spaces.
 ///
-/// `devices`, `memory` (bytes of each), `capability` (87 is 8.7), `multiprocessors` (of each), `driver` (12040 is 12.4), `name` (`_` stands
-/// for a space), `budget` (instructions of a launch); 0 or 1: `integrated`, `peers` (devices can use each other's memory), `global_races`,
-/// `uninitialised`, `no_device`, `terminated` (arrays of kernel parameters end with a null pointer, so their number is checked).
+/// `devices`, `memory` (bytes of each), `capability` (87 is 8.7), `multiprocessors` (of each), `driver` (12040 is 12.4), `name` (`_`
+/// stands for a space), `budget` (instructions of a launch), `cublaslt` (nanoseconds of its products); 0 or 1: `cublaslt_wrong`,
+/// `integrated`, `peers` (devices can use each other's memory), `global_races`, `uninitialised`, `no_device`, `terminated` (arrays of
+/// kernel parameters end with a null pointer, so their number is checked).
 ///
 /// Returns `CUDA_ERROR_INVALID_VALUE` for a word that is none of these, `CUDA_ERROR_NOT_SUPPORTED` after `cuInit`.
 #[unsafe(no_mangle)]
