@@ -99,6 +99,6 @@ fn attributes(step: Step) -> Vec<u32> {
 /// Returns the value that `id` is a view of, or `id` if it is no view.
 fn root(plan: &Plan, id: ValueId) -> ValueId {
     let graph = &plan.graph;
-    let view = graph.nodes.iter().find(|node| is_view(graph, node) && node.outputs.contains(&id));
+    let view = graph.nodes.iter().find(|node| node.outputs.contains(&id) && is_view(graph, node));
     view.map_or(id, |node| root(plan, node.inputs[0]))
 }
