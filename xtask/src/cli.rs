@@ -100,13 +100,11 @@ pub enum Tool {
         #[arg(long)]
         update: bool,
     },
-    /// Measure gradlet and TensorFlow in turns, and print the ratios.
+    /// Measure gradlet and another library in turns, and print the ratios.
     Bench {
         /// The race to run.
+        #[command(subcommand)]
         race: Race,
-        /// The options of every race.
-        #[command(flatten)]
-        options: BenchOptions,
     },
     /// Build firmwares and print their paths.
     Firmware {
@@ -134,20 +132,25 @@ pub enum Tool {
     },
 }
 
-/// A race against TensorFlow.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// A race against TensorFlow, or on a GPU against PyTorch and JAX.
+#[derive(Subcommand)]
 pub enum Race {
     /// Training steps, and their memory. DIR has the MNIST files (data/mnist10k).
-    Train,
+    Train(BenchOptions),
     /// Read and write data, and make batches. DIR is a scratch folder for about 1 GiB of data, which is kept (target/bench-data).
-    Data,
+    Data(BenchOptions),
     /// Save and restore 1 GiB of variables. DIR is a folder for the checkpoints, of 4 GiB (target/bench-checkpoint).
-    Checkpoint,
+    Checkpoint(BenchOptions),
     /// Write scalars to event files. DIR is a folder for these (target/bench-summary).
-    Summary,
+    Summary(BenchOptions),
+    /// Work on the first NVIDIA GPU: products, memory-bound kernels, training steps and latencies. PyTorch and JAX take part if installed.
+    ///
+    /// The programs take turns. The table has medians, their ratios, and the bars that gradlet should reach. The environment variable
+    /// CUDA_VISIBLE_DEVICES chooses the GPU. The chapter "NVIDIA GPUs" of the book explains the rows.
+    Cuda(CudaOptions),
 }
 
-/// The options of every race.
+/// The options of the races against TensorFlow.
 #[derive(Args)]
 pub struct BenchOptions {
     /// Folder for the data. Each race has its own default.
@@ -159,6 +162,29 @@ pub struct BenchOptions {
     /// A Python that has TensorFlow. The default is an environment under target/, which is created if missing.
     #[arg(long, value_name = "PYTHON", env = "TENSORFLOW_PYTHON")]
     pub python: Option<PathBuf>,
+    /// Also write the figures to this file, as one JSON object.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// The options of the race on a GPU.
+#[derive(Args)]
+pub struct CudaOptions {
+    /// Measure only the rows whose names contain one of these words, such as `gemm` or `cnn/tf32`.
+    #[arg(value_name = "ROW")]
+    pub rows: Vec<String>,
+    /// Number of rounds.
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub rounds: usize,
+    /// A Python that has PyTorch, JAX or both. It needs no other packages.
+    #[arg(long, value_name = "PYTHON", env = "GRADLET_PYTHON", default_value = "python3")]
+    pub python: PathBuf,
+    /// Give every row tiny sizes. This shows that all programs work; the figures mean nothing.
+    #[arg(long)]
+    pub quick: bool,
+    /// Write the table, the figures and a plot to docs/gpu/, in files that are named after the GPU.
+    #[arg(long, conflicts_with_all = ["quick", "rows"])]
+    pub write: bool,
     /// Also write the figures to this file, as one JSON object.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -50,5 +50,5 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     let ((name, bar), serial) = (SERIAL, median(serial));
     println!("with threads and without {epochs:>12.1} {serial:>12.1} {:>8.2} {bar:>8.2}", epochs / serial);
     figures.insert(name.into(), json!({ "gradlet": serial, "ratio": epochs / serial, "bar": bar }));
-    write_json(options, &figures)
+    write_json(options.json.as_deref(), &figures)
 }

@@ -1,6 +1,8 @@
-//! Benchmarks against TensorFlow: training steps, pipelines, checkpoints and event files. The two programs take turns on one machine.
+//! Benchmarks against TensorFlow: training steps, pipelines, checkpoints and event files. On a GPU, against PyTorch and JAX. The programs
+//! take turns on one machine.
 
 pub mod checkpoint;
+pub mod cuda;
 pub mod data;
 pub mod summary;
 pub mod train;
@@ -9,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use xtask::cli::BenchOptions;
 use xtask::setup::install_tensorflow;
@@ -36,7 +38,7 @@ impl Setting {
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let program = build(example)?;
         let python = options.python.clone().map_or_else(install_tensorflow, Ok)?;
-        let script = write_script(&format!("{example}.py"), script)?;
+        let script = write_script(&shell::root().join("target"), &format!("{example}.py"), script)?;
         Ok(Setting { folder, rounds: options.rounds.unwrap_or(rounds).max(1), program, python, script })
     }
 
@@ -59,17 +61,16 @@ impl Setting {
     }
 }
 
-/// Writes a script for TensorFlow to `target/`, and returns its path.
-fn write_script(name: &str, text: &str) -> Result<PathBuf> {
-    let target = shell::root().join("target");
-    fs::create_dir_all(&target)?;
-    let script = target.join(name);
+/// Writes a script to `folder`, and returns its path.
+fn write_script(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    let script = folder.join(name);
     fs::write(&script, text).with_context(|| format!("cannot write {}", script.display()))?;
     Ok(script)
 }
 
-fn write_json(options: &BenchOptions, figures: &Map<String, Value>) -> Result<()> {
-    match &options.json {
+fn write_json(path: Option<&Path>, figures: &Map<String, Value>) -> Result<()> {
+    match path {
         Some(path) => fs::write(path, serde_json::to_vec_pretty(figures)?).with_context(|| format!("cannot write {}", path.display())),
         None => Ok(()),
     }
@@ -95,6 +96,8 @@ fn build(example: &str) -> Result<PathBuf> {
 
 /// A running program that answers requests.
 struct Runner {
+    /// The line with which the program said that it is ready.
+    ready: String,
     child: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -106,8 +109,8 @@ impl Runner {
         let mut child = started.with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let requests = child.stdin.take().context("the program has no standard input")?;
         let answers = BufReader::new(child.stdout.take().context("the program has no standard output")?);
-        let mut runner = Runner { child, requests, answers };
-        runner.answer().with_context(|| format!("{} did not become ready", command.get_program().display()))?;
+        let mut runner = Runner { ready: String::new(), child, requests, answers };
+        runner.ready = runner.answer().with_context(|| format!("{} did not become ready", command.get_program().display()))?;
         Ok(runner)
     }
 
@@ -119,9 +122,19 @@ impl Runner {
 
     /// Sends the request `NAME STEPS`, and returns the number that the program answers.
     fn ask(&mut self, name: &str, steps: usize) -> Result<f64> {
+        let numbers = self.ask_all(name, steps)?;
+        numbers.first().copied().with_context(|| format!("the program answered {name} without a number"))
+    }
+
+    /// Sends the request `NAME STEPS`, and returns all numbers that the program answers.
+    fn ask_all(&mut self, name: &str, steps: usize) -> Result<Vec<f64>> {
         writeln!(self.requests, "{name} {steps}")?;
         let answer = self.answer()?;
-        answer.trim().parse().with_context(|| format!("the program's answer to {name} is not a number: {answer:?}"))
+        if let Some(reason) = answer.strip_prefix("failed ") {
+            anyhow::bail!("{}", reason.trim());
+        }
+        let numbers = answer.split_whitespace().map(str::parse).collect::<Result<_, _>>();
+        numbers.with_context(|| format!("the program's answer to {name} is not a number: {answer:?}"))
     }
 
     /// Trains the CNN for 20 steps, and returns by how much this raises the program's peak memory, in KiB. The program must have answered

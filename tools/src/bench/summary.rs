@@ -51,5 +51,5 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         json!({ "gradlet": own, "tensorflow": other, "times": own / other, "bar": TIMES,
         "bar_per_second": PER_SECOND }),
     );
-    write_json(options, &figures)
+    write_json(options.json.as_deref(), &figures)
 }

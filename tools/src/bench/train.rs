@@ -60,5 +60,5 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         println!("{name:<27} {:>14}", value.as_f64().map_or_else(String::new, |value| ((value * 10.0).round() / 10.0).to_string()));
         figures.insert(name.clone(), value.clone());
     }
-    write_json(options, &figures)
+    write_json(options.json.as_deref(), &figures)
 }

@@ -2,6 +2,7 @@
 //! `groups`, `models`, `profile`, `serving` and `training` run on a real GPU too, with `GRADLET_GPU=real` in the environment.
 
 mod ahead;
+mod bench;
 mod control;
 mod convolutions;
 mod cublaslt;
