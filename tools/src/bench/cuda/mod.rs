@@ -23,11 +23,22 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("with_jax.py", include_str!("with_jax.py")),
 ];
 
-/// The peers in the order of the table's columns: name, script with its arguments, and the command that installs the library.
-const PEERS: [(&str, &[&str], &str); 3] = [
-    ("PyTorch", &["with_pytorch.py", "--mode", "eager"], "pip install torch"),
-    ("compiled", &["with_pytorch.py", "--mode", "compiled"], "pip install torch"),
-    ("JAX", &["with_jax.py"], "pip install \"jax[cuda12]\""),
+/// A program beside gradlet.
+struct Peer {
+    name: &'static str,
+    script: &'static str,
+    arguments: &'static [&'static str],
+    /// Command that installs the library.
+    install: &'static str,
+}
+
+const PYTORCH: Peer = Peer { name: "PyTorch", script: "with_pytorch.py", arguments: &["--mode", "eager"], install: "pip install torch" };
+
+/// The peers in the order of the table's columns.
+const PEERS: [Peer; 3] = [
+    PYTORCH,
+    Peer { name: "compiled", arguments: &["--mode", "compiled"], ..PYTORCH },
+    Peer { name: "JAX", script: "with_jax.py", arguments: &[], install: "pip install \"jax[cuda12]\"" },
 ];
 
 /// Runs `cargo xtask bench cuda`.
@@ -62,9 +73,9 @@ fn start(options: &CudaOptions) -> Result<Vec<Turn>> {
     for (name, text) in SCRIPTS {
         write_script(&folder, name, text)?;
     }
-    for (name, arguments, install) in PEERS {
+    for Peer { name, script, arguments, install } in PEERS {
         let mut command = Command::new(&options.python);
-        turns.push(Turn::new(name, install, Runner::start(command.current_dir(&folder).args(arguments)).ok()));
+        turns.push(Turn::new(name, install, Runner::start(command.arg(folder.join(script)).args(arguments)).ok()));
     }
     Ok(turns)
 }

@@ -8,7 +8,7 @@ const WIDTH: f64 = 1240.0;
 const COLUMN: f64 = WIDTH / 2.0;
 const MARGIN: f64 = 20.0;
 /// Width of the names of rows.
-const NAMES: f64 = 230.0;
+const NAMES: f64 = 255.0;
 /// Length of the longest bar of a row.
 const BAR: f64 = COLUMN - NAMES - 110.0;
 /// Height of a bar.
@@ -40,8 +40,10 @@ pub fn svg(table: &Table) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\">\n<style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
-         <text x=\"{MARGIN}\" y=\"28\" font-size=\"17\" font-weight=\"bold\">{}</text>\n",
-        escaped(&table.machine.gpu)
+         <text x=\"{MARGIN}\" y=\"28\" font-size=\"17\" font-weight=\"bold\">{}</text>\n\
+         <text class=\"quiet\" x=\"{}\" y=\"50\">The largest figure of each row has the full length.</text>\n",
+        escaped(&table.machine.gpu),
+        COLUMN + MARGIN
     );
     for (index, program) in table.programs.iter().enumerate().filter(|(_, program)| program.state.is_ok()) {
         let x = MARGIN + 110.0 * index as f64;
