@@ -61,7 +61,7 @@ impl Setting {
     }
 }
 
-/// Writes a script to `folder`, and returns its path.
+/// Writes a script to `folder`, which is created if missing, and returns the script's path.
 fn write_script(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let script = folder.join(name);

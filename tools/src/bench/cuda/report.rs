@@ -25,7 +25,7 @@ pub struct Program {
 
 /// A measured row.
 pub struct Line {
-    /// What was measured.
+    /// Work, unit and bar.
     pub row: Row,
     /// Times of each program. An absent one has none.
     pub times: Times,

@@ -31,7 +31,7 @@ pub enum Bar {
 
 /// A row of the table.
 pub struct Row {
-    /// What the programs are asked for: `WORK/PRECISION/SIZES`, such as `gemm/tf32/4096`.
+    /// Request to the programs: `WORK/PRECISION/SIZES`, such as `gemm/tf32/4096`.
     pub request: String,
     /// Group of the row.
     pub kind: Kind,
