@@ -21,8 +21,6 @@ const ROUNDS: usize = 3;
 const ROUND: u64 = 200_000;
 const MOST_RUNS: u64 = 16;
 
-/// Name of the plan of cuBLASLt.
-const CUBLASLT: &str = "cublasLt";
 /// Nanoseconds by which cuBLASLt must be faster than gradlet's kernels. It computes between CUDA graphs, not in them.
 const GRAPH: u64 = 10_000;
 
@@ -71,16 +69,17 @@ impl Tuner {
         let own = lower::plans(job)?;
         let key_of = |plan: &str| [self.gpu.as_str(), &key.0, plan].map(String::from);
         let mut plans: Vec<(Key, Plan)> = (0..).zip(&own).map(|(rank, (plan, _))| (key_of(plan), Plan::Kernels(rank))).collect();
-        let library = key_of(CUBLASLT);
-        if (self.measures || times.time(&library).is_some())
-            && let Some(product) = computed_by_library(device, job)?
-        {
-            plans.push((library, Plan::CublasLt(product)));
+        if let Some(product) = Product::of(job)? {
+            let library = key_of(product.name());
+            if (self.measures || times.time(&library).is_some()) && is_computed(device, &product)? {
+                plans.push((library, Plan::CublasLt(product)));
+            }
         }
         if self.measures && plans.len() > 1 {
             let _turn = times.turn();
             let unknown = plans.iter().filter(|(key, _)| times.time(key).is_none()).collect::<Vec<_>>();
-            if let Some(scratch) = alive(device, Scratch::new(device, self.kind, job).map(Some))? {
+            let scratch = if unknown.is_empty() { None } else { alive(device, Scratch::new(device, self.kind, job).map(Some))? };
+            if let Some(scratch) = scratch {
                 for (key, plan) in unknown {
                     let time = match plan {
                         Plan::Kernels(rank) => scratch.time_kernels(device, &own[*rank].1),
@@ -100,14 +99,13 @@ impl Tuner {
     }
 }
 
-/// Returns the product that an op is, if cuBLASLt is there and computes it. Before its first use, cuBLASLt is checked.
-fn computed_by_library(device: &Shared, job: &Job<'_>) -> Result<Option<Product>> {
-    let Some(product) = Product::of(job)? else { return Ok(None) };
+/// True if cuBLASLt is there and computes a product. Before its first use, it is checked.
+fn is_computed(device: &Shared, product: &Product) -> Result<bool> {
     let context = device.stream().context();
-    let Some(multiplier) = context.multiplier() else { return Ok(None) };
+    let Some(multiplier) = context.multiplier() else { return Ok(false) };
     let (_, workspace) = device.whole_workspace()?;
     let is_right = || *context.multiplier_is_right.get_or_init(|| cublaslt_is_right(device));
-    Ok((multiplier.computes(&product, workspace) && is_right()).then_some(product))
+    Ok(multiplier.computes(product, workspace) && is_right())
 }
 
 /// Returns the op with its attributes and types as a text.

@@ -41,6 +41,11 @@ impl Product {
         let tf32 = job.target.tf32 && dtype == DType::F32;
         Ok(numbers.then_some(Product { dtype, tf32, m, k, n, flipped, count, in_batch, bias: job.inputs.len() > 2 }))
     }
+
+    /// Returns the name of the plan.
+    pub(crate) fn name(&self) -> &'static str {
+        if self.tf32 { "cublasLt_tf32" } else { "cublasLt" }
+    }
 }
 
 #[cfg(test)]

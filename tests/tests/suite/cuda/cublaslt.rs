@@ -44,7 +44,8 @@ fn products_of_every_shape() -> Result<()> {
         let device = device(&emulator, &Options { tf32, ..Options::default() })?;
         for case in cases {
             let case = case?;
-            emulator.driver().add_tuning(&format!("gradlet tuning 1\n{}", case.line("cublasLt")))?;
+            let plan = if tf32 { "cublasLt_tf32" } else { "cublasLt" };
+            emulator.driver().add_tuning(&format!("gradlet tuning 1\n{}", case.line(plan)))?;
             emulator.control("reset-counts");
             case.check(&device)?;
             assert!(emulator.kernels().iter().any(|line| line.starts_with("cublasLt ")), "{}", case.line("cublasLt"));

@@ -257,13 +257,16 @@ fn the_fastest_plan_is_chosen_and_remembered() -> Result<()> {
     assert_eq!(emulator.driver().tuning(), text);
 
     // Another process reads the times, and measures nothing.
+    let mut allocations = Vec::new();
     for options in [tuned_options(), Options::default()] {
         let emulator = Emulator::with("multiprocessors=16")?;
         emulator.driver().add_tuning(&text)?;
         let device = device(&emulator, &options)?;
         assert_eq!(launches(&emulator, || long(&device))?, steady);
         assert_eq!(emulator.driver().tuning(), text);
+        allocations.push(emulator.counts().allocations);
     }
+    assert_eq!(allocations[0], allocations[1]);
     // Another GPU does not use them.
     let emulator = Emulator::with("multiprocessors=16 name=Orin")?;
     emulator.driver().add_tuning(&text)?;
