@@ -90,7 +90,7 @@ pub mod random {
 #[cfg(feature = "alloc")]
 pub mod device {
     pub use crate::tensor::device::blocks::Blocks;
-    pub use crate::tensor::device::remote::{Launch, Member, Placed, Recorded, Refused, Remote, Slot, Source, Step, StepOp};
+    pub use crate::tensor::device::remote::{Fuses, Launch, Member, Placed, Recorded, Refused, Remote, Slot, Source, Step, StepOp};
     pub use crate::tensor::device::{AlignedBytes, Backend, Cpu, Device, ExternalMemory, Imported, MemoryInfo, Now, Placement};
     pub use crate::tensor::profile::{Activity, Copied, MemoryChange, NamedOp, Ops, Profiler, Transfer};
 }

@@ -41,19 +41,55 @@ struct Truth {
     __device__ static unsigned char stored(unsigned value) { return value; }
 };
 
-// Reduces the elements from row `at` to row `end`, `1 << shift` rows apart. Those of neighbouring rows are `inner` apart.
-template <typename Rule, typename In>
-__device__ inline typename Rule::Value share(const typename In::Stored *x, Index at, Index end, unsigned shift, Index inner) {
+// The place of an element: its number in the tensor, and its position along the axes of `Shape`.
+struct Place {
+    Index element, inner, row, outer;
+};
+
+// Elements in memory, of which `x` is the first one.
+template <typename In> struct Memory {
+    const typename In::Stored *x;
+
+    __device__ Memory from(const Place &place) const { return {x + place.element}; }
+    __device__ void begin() const {}
+    __device__ void advance(Index elements, Index) { x += elements; }
+    template <typename V> __device__ V value(Index elements, Index, unsigned within, V otherwise) const {
+        return within ? In::value(x[elements]) : otherwise;
+    }
+};
+
+// Elements that are computed where others are loaded. The host replaces the instruction by the computation (`ptx/opening.rs`), which loads
+// and stores nothing if `within` is 0.
+struct Opening {
+    Place place;
+
+    __device__ Opening from(const Place &place) const { return {place}; }
+    // The host loads here what is the same in all rows.
+    __device__ void begin() const { asm volatile("// opening begins %0 %1" ::"l"(place.inner), "l"(place.outer)); }
+    __device__ void advance(Index elements, Index rows) { place.element += elements, place.row += rows; }
+    __device__ float value(Index elements, Index rows, unsigned within, float otherwise) const {
+        float value;
+        asm volatile("mov.f32 %0, 0f00000000; // opening %0 %1 %2 %3 %4 %5"
+                     : "=f"(value)
+                     : "l"(place.element + elements), "l"(place.inner), "l"(place.row + rows), "l"(place.outer), "r"(within));
+        return within ? value : otherwise;
+    }
+};
+
+// Reduces the elements from row `at` to row `end`, `1 << shift` rows apart. `first` is at the first of them. Those of neighbouring rows are
+// `inner` apart.
+template <typename Rule, typename From>
+__device__ inline typename Rule::Value share(From first, Index at, Index end, unsigned shift, Index inner) {
     typename Rule::Value value = Rule::start();
     if (at >= end) return value;
+    first.begin();
     Index count = (end - at - 1 >> shift) + 1, distance = inner << shift;
-    x += at * inner;
 #pragma unroll 1
-    for (Index done = 0; done < count; done += BATCH, x += distance * BATCH) {
+    for (Index done = 0; done < count; done += BATCH, first.advance(distance * BATCH, (Index)BATCH << shift)) {
         typename Rule::Value batch[BATCH];
         unsigned left = count - done < BATCH ? (unsigned)(count - done) : BATCH;
 #pragma unroll
-        for (unsigned k = 0; k < BATCH; k++) batch[k] = k < left ? In::value(x[k * distance]) : Rule::start();
+        for (unsigned k = 0; k < BATCH; k++) batch[k] = first.value(k * distance, (Index)k << shift, k < left, Rule::start());
 #pragma unroll
         for (unsigned k = 0; k < BATCH; k++) value = Rule::both(value, batch[k]);
     }
@@ -77,8 +113,8 @@ __device__ inline void write(void *y, Index result, V value, Index divisor) {
 }
 
 // Reduces rows, if `inner` is 1: a team of neighbouring threads takes one row.
-template <typename Rule, typename In, typename Out, typename Partial>
-__device__ inline void rows(const typename In::Stored *x, void *y, const Shape &shape, Index divisor, unsigned members) {
+template <typename Rule, typename Out, typename Partial, typename From>
+__device__ inline void rows(const From &x, void *y, const Shape &shape, Index divisor, unsigned members) {
     Team team = {members};
     unsigned shift = __ffs(members) - 1;
 #pragma unroll 1
@@ -86,15 +122,16 @@ __device__ inline void rows(const typename In::Stored *x, void *y, const Shape &
         Index result = first + team.own();
         bool within = result < shape.outer;
         Index start = blockIdx.y * shape.part + team.number(), end = within ? part_end(shape) : 0;
-        typename Rule::Value value = across<Rule>(share<Rule, In>(x + result * shape.extent, start, end, shift, 1), team);
+        Place place = {result * shape.extent + start, 0, start, result};
+        typename Rule::Value value = across<Rule>(share<Rule>(x.from(place), start, end, shift, 1), team);
         if (within && team.number() == 0) write<Out, Partial>(y, result, value, divisor);
     }
 }
 
 // Reduces columns: a block takes BLOCK / members neighbouring ones, with `members` threads for each. Neighbouring threads have
 // neighbouring columns.
-template <typename Rule, typename In, typename Out, typename Partial>
-__device__ inline void columns(const typename In::Stored *x, void *y, const Shape &shape, Index divisor, unsigned members) {
+template <typename Rule, typename Out, typename Partial, typename From>
+__device__ inline void columns(const From &x, void *y, const Shape &shape, Index divisor, unsigned members) {
     __shared__ typename Rule::Value values[BLOCK];
     unsigned width = BLOCK / members, column = threadIdx.x & (width - 1), number = threadIdx.x / width;
     Index strips = (shape.inner - 1) / width + 1;
@@ -103,8 +140,8 @@ __device__ inline void columns(const typename In::Stored *x, void *y, const Shap
         Index outer = strip / strips, inner = (strip - outer * strips) * width + column;
         bool within = inner < shape.inner;
         Index start = blockIdx.y * shape.part + number, end = within ? part_end(shape) : 0;
-        const typename In::Stored *elements = x + outer * shape.extent * shape.inner + inner;
-        values[threadIdx.x] = share<Rule, In>(elements, start, end, __ffs(members) - 1, shape.inner);
+        Place place = {(outer * shape.extent + start) * shape.inner + inner, inner, start, outer};
+        values[threadIdx.x] = share<Rule>(x.from(place), start, end, __ffs(members) - 1, shape.inner);
         __syncthreads();
 #pragma unroll 1
         for (unsigned half = BLOCK / 2; half >= width; half /= 2) {
@@ -120,16 +157,27 @@ __device__ inline void columns(const typename In::Stored *x, void *y, const Shap
     extern "C" __global__ void __launch_bounds__(BLOCK) name(unsigned *fault, unsigned step, const In::Stored *x, void *y, Shape shape,    \
                                                              Index divisor, unsigned members) {                                            \
         GUARD;                                                                                                                             \
-        kernel<Rule, In, Out, Partial>(x, y, shape, divisor, members);                                                                     \
+        kernel<Rule, Out, Partial>(Memory<In>{x}, y, shape, divisor, members);                                                             \
+    }
+// The parameters of the computation follow the others.
+#define REDUCE_OPENING(name, kernel, Rule, Out, Partial)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(BLOCK) name(unsigned *fault, unsigned step, void *y, Shape shape, Index divisor,          \
+                                                             unsigned members) {                                                           \
+        GUARD;                                                                                                                             \
+        kernel<Rule, Out, Partial>(Opening{}, y, shape, divisor, members);                                                                 \
     }
 // The values of parts of all floats are f32, and the last launch rounds their sum to the type of the result.
 #define SUM(dtype, Format)                                                                                                                 \
     REDUCE(sum_rows_##dtype, rows, Sum, Format, Format, F32)                                                                               \
     REDUCE(sum_columns_##dtype, columns, Sum, Format, Format, F32)                                                                         \
-    REDUCE(sum_parts_##dtype, rows, Sum, F32, Format, F32)
+    REDUCE(sum_parts_##dtype, rows, Sum, F32, Format, F32)                                                                                 \
+    REDUCE_OPENING(sum_opening_rows_##dtype, rows, Sum, Format, F32)                                                                       \
+    REDUCE_OPENING(sum_opening_columns_##dtype, columns, Sum, Format, F32)
 FOR_FORMATS(SUM)
 REDUCE(max_rows_f32, rows, Maximum, F32, F32, F32)
 REDUCE(max_columns_f32, columns, Maximum, F32, F32, F32)
 REDUCE(max_parts_f32, rows, Maximum, F32, F32, F32)
+REDUCE_OPENING(max_opening_rows_f32, rows, Maximum, F32, F32)
+REDUCE_OPENING(max_opening_columns_f32, columns, Maximum, F32, F32)
 REDUCE(any_rows_bool, rows, Any, Truth, Truth, Truth)
 REDUCE(all_rows_bool, rows, All, Truth, Truth, Truth)

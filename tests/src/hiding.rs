@@ -6,7 +6,9 @@
 
 use gradlet::config::{LogicalOptions, Physical};
 use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
-use gradlet_core::device::{AlignedBytes, Backend, Blocks, Cpu, Launch, Member, Placed, Recorded, Refused, Remote, Slot, Source, Step};
+use gradlet_core::device::{
+    AlignedBytes, Backend, Blocks, Cpu, Fuses, Launch, Member, Placed, Recorded, Refused, Remote, Slot, Source, Step,
+};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Device, Error, Result, ops};
 use std::collections::BTreeMap;
@@ -377,8 +379,8 @@ impl Remote for Handle {
         self.0.prepares && CHECKS.contains(&op.name)
     }
 
-    fn fuses(&self) -> bool {
-        self.0.prepares
+    fn fuses(&self) -> Fuses {
+        if self.0.prepares { Fuses::Reductions } else { Fuses::Nothing }
     }
 
     fn record(&self, steps: Vec<Step>) -> Result<Option<Box<dyn Recorded>>> {
@@ -412,6 +414,11 @@ impl Recorded for Prepared {
     }
 }
 
+/// True if a member of a group is its last one, a reduction.
+fn reduces(member: &Member) -> bool {
+    [ops::code::sum, ops::code::mean, ops::code::max].contains(&member.op.code)
+}
+
 /// Returns a slot's tensor. Panics if its buffer is not there.
 fn placed<'s>(slot: &'s Slot, bases: &[u64]) -> Placed<'s> {
     let base = bases[slot.base as usize];
@@ -438,7 +445,8 @@ impl Hidden {
         let mut values: Vec<AlignedBytes> = Vec::new();
         let mut read_from = Vec::new();
         for member in members {
-            assert_eq!(member.output.shape.elements(), Some(elements), "{} has another number of elements", member.op.name);
+            let alike = reduces(member) || member.output.shape.elements() == Some(elements);
+            assert!(alike, "{} has another number of elements", member.op.name);
             let mut read = |source: &Source| match source {
                 Source::Value { member, tensor_type } => (*tensor_type, values[*member].clone()),
                 Source::Memory(slot) => {
@@ -459,8 +467,9 @@ impl Hidden {
             let Some(slot) = &member.kept else { continue };
             let range = state.operand(&placed(slot, bases));
             assert!(written.iter().all(|other| !meet(other, &range)), "outputs of a group overlap");
-            // A thread reads and writes only its own elements.
-            assert!(read_from.iter().all(|other| !meet(other, &range) || *other == range), "a group writes a part of what it reads");
+            // A thread reads and writes only its own elements, but a reduction writes those that result from the elements of many.
+            let own = |other: &Range<usize>| *other == range && !reduces(member);
+            assert!(read_from.iter().all(|other| !meet(other, &range) || own(other)), "a group writes a part of what it reads");
             state.memory[range.clone()].copy_from_slice(value);
             written.push(range);
         }

@@ -1,9 +1,11 @@
 //! Decides which nodes run together: neighbours that compute element by element. They run block by block. Intermediate values therefore
-//! stay in the cache, and values that no other node reads exist only one block at a time.
+//! stay in the cache, and values that no other node reads exist only one block at a time. On a remote device, a reduction may end a group.
 
 use crate::base::shape::Shape;
-use crate::compile::plan::{Division, Fusion, Step, is_view};
+use crate::compile::endings;
+use crate::compile::plan::{Division, Fusion, Step, is_by_element, is_view};
 use crate::tensor::device::Device;
+use crate::tensor::device::remote::Fuses;
 use crate::tensor::graph::{Graph, Node, ValueId};
 use alloc::vec::Vec;
 
@@ -17,15 +19,17 @@ pub(crate) const MAX_THREADS: usize = 16;
 
 impl Fusion {
     /// No fusion: every node is a step.
-    pub(crate) const NONE: Fusion = Fusion { block: usize::MAX, threads: 1, grain: usize::MAX, registers: false };
+    pub(crate) const NONE: Fusion = Fusion { block: usize::MAX, threads: 1, grain: usize::MAX, registers: false, reductions: false };
 
     /// Returns the settings for `device`: blocks of 1024 elements, at most [`MAX_THREADS`] threads, and at least 65,536 elements for each
     /// thread. A remote device computes node by node, unless it fuses.
     pub(crate) fn of(device: &Device) -> Fusion {
-        match device.remote() {
-            Some(remote) if remote.fuses() => Fusion { block: 0, registers: true, ..Fusion::NONE },
-            Some(_) => Fusion::NONE,
-            None => Fusion { block: 1024, threads: device.threads().min(MAX_THREADS), grain: 1 << 16, registers: false },
+        let Some(remote) = device.remote() else {
+            return Fusion { block: 1024, threads: device.threads().min(MAX_THREADS), grain: 1 << 16, ..Fusion::NONE };
+        };
+        match remote.fuses() {
+            Fuses::Nothing => Fusion::NONE,
+            fuses => Fusion { block: 0, registers: true, reductions: fuses == Fuses::Reductions, ..Fusion::NONE },
         }
     }
 
@@ -42,7 +46,14 @@ impl Fusion {
                 group.nodes.push(index);
                 continue;
             }
-            steps.extend(open.take().into_iter().flat_map(|group| self.close(group)));
+            if let Some(mut group) = open.take() {
+                let ended = self.reductions && group.end(graph, node);
+                group.nodes.extend(ended.then_some(index));
+                steps.extend(self.close(group));
+                if ended {
+                    continue;
+                }
+            }
             match fits {
                 Some(fits) => open = Some(Open::new(index, node, fits)),
                 None => steps.push(Step::single(index)),
@@ -59,7 +70,8 @@ impl Fusion {
         let (&input, &output) = (node.inputs.first()?, node.outputs.first()?);
         let elements = count(output)?;
         let even = node.outputs.iter().all(|&id| count(id) == Some(elements));
-        if !node.op.elementwise || node.op.may_refuse(tensor_type(input).dtype) || !even || elements <= self.block {
+        let joins = node.op.elementwise || self.registers && is_by_element(node);
+        if !joins || node.op.may_refuse(tensor_type(input).dtype) || !even || elements <= self.block {
             return None;
         }
         if self.registers && node.outputs.len() > 1 {
@@ -175,6 +187,24 @@ impl Open {
             self.read.extend(read);
         }
         joins
+    }
+
+    /// Ends the group with `node` if that is a reduction of one of the group's values, and the group has room. Returns true if it did.
+    fn end(&mut self, graph: &Graph, node: &Node) -> bool {
+        let Some((value, edges)) = endings::reduction(graph, node) else { return false };
+        let ends = self.written.contains(&self.root(graph, value)) && self.written.len() < MAX_WRITES && self.layout.add_edges(&edges);
+        self.members += usize::from(ends);
+        ends
+    }
+
+    /// Returns the value of which `id` is a view, through the views of the group.
+    fn root(&self, graph: &Graph, id: ValueId) -> ValueId {
+        self.nodes
+            .iter()
+            .rev()
+            .map(|&index| &graph.nodes[index])
+            .filter(|node| is_view(graph, node))
+            .fold(id, |id, view| if view.outputs[0] == id { view.inputs[0] } else { id })
     }
 }
 
@@ -326,7 +356,7 @@ mod tests {
             let graph = concrete.graph();
             let mut dice = Dice { stream: Stream { key: seed, stream: 2 }, rolled: 0 };
             let single = Fusion::NONE;
-            let fused = Fusion { block: 1 + dice.roll(20), threads: 1 + dice.roll(4), grain: 1, registers: false };
+            let fused = Fusion { block: 1 + dice.roll(20), threads: 1 + dice.roll(4), grain: 1, ..Fusion::NONE };
             let device = Device::new(Threads(scope.device(), fused.threads));
             let wanted = two_runs(graph, &device, single, &inputs, &variables);
             assert!(two_runs(graph, &device, fused, &inputs, &variables) == wanted, "seed {seed}, {fused:?}");
@@ -359,7 +389,7 @@ mod tests {
             x.exp()?.mul(&x)?.sub(&x)?.cast(DType::I32)?.cast(DType::F32)?.mul(&x)?.tanh()?.sum(&[], false)
         });
         let concrete = chain.concrete(&scope, &Tensor::full(&scope.device(), 1.0f32, &[100, 100]).unwrap()).unwrap();
-        let fusion = Fusion { block: 500, threads: 1, grain: 1, registers: false };
+        let fusion = Fusion { block: 500, threads: 1, grain: 1, ..Fusion::NONE };
         let planned = plan(concrete.graph(), Target::Host(fusion));
         assert_eq!(planned.steps.iter().map(|step| step.nodes.len()).collect::<Vec<_>>(), [7, 1]);
         // The sum reads the output of the last fused node, so that value exists as a whole.

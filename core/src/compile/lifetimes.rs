@@ -3,7 +3,7 @@
 //! Values that are views of one another, or that are computed in place, share one storage area. A storage area lives from its first
 //! writer to its last reader. Areas that are never live at the same time can share bytes of scratch memory.
 
-use crate::compile::plan::{Bodies, Decisions, Division, Location, Step, Target, is_view};
+use crate::compile::plan::{Bodies, Decisions, Division, Location, Step, Target, is_by_element, is_view};
 use crate::runtime::program::ALIGN;
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
@@ -93,14 +93,16 @@ impl<'g> Layout<'g> {
             self.touch(id, at.time);
         }
         for (output, &id) in node.outputs.iter().enumerate() {
-            let internal = at.step.nodes.len() > 1 && last_reads[id] < at.end;
+            // The result of a reduction that ends a group is in memory, which no thread of the group may still read.
+            let reduces = at.step.nodes.len() > 1 && !is_by_element(node) && !is_view(self.graph, node);
+            let internal = at.step.nodes.len() > 1 && last_reads[id] < at.end && !reduces;
             if let Some(variable) = decided.direct[id] {
                 self.open(id, Location::Variable(variable), at.time);
             } else if let Some(input) = bodies.and_then(|bodies| bodies.updated(output)) {
                 self.storage_of[id] = self.storage_of[node.inputs[input]];
             } else if internal && self.registers && !is_view(self.graph, node) {
                 self.open(id, Location::Register, at.time);
-            } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads) {
+            } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads).filter(|_| !reduces) {
                 self.storage_of[id] = Some(shared);
             } else if internal && at.step.division != Division::NONE {
                 self.open(id, Location::BLOCK, at.time);

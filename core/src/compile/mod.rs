@@ -7,11 +7,12 @@
 //! | [`optimize`] | rewrites the graph without changing a bit of its results |
 //! | [`planner`] | decides the order of the nodes and the location of each value; the result is a [`plan`] |
 //!
-//! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`]. For a device, it uses
-//! [`pools`].
+//! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`] with
+//! [`endings`]. For a device, it uses [`pools`].
 
 pub(crate) mod assignments;
 pub(crate) mod divide;
+pub(crate) mod endings;
 pub mod fuse;
 pub(crate) mod inline;
 pub(crate) mod lifetimes;

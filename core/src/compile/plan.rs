@@ -46,7 +46,7 @@ pub enum Target {
     Host(Fusion),
 }
 
-/// A step of a plan: one node, or several elementwise nodes that run together block by block.
+/// A step of a plan: one node, or several nodes that run together: elementwise ones, block by block, and perhaps a reduction after them.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The nodes, in execution order.
@@ -87,6 +87,8 @@ pub struct Fusion {
     pub grain: usize,
     /// True for a remote device, which keeps the values between the nodes of a group in registers. It has no blocks.
     pub registers: bool,
+    /// True if a group of such a device may end with a reduction.
+    pub reductions: bool,
 }
 
 /// The division of a group's tensors into blocks.
@@ -155,6 +157,12 @@ pub(crate) fn is_view(graph: &Graph, node: &Node) -> bool {
     let (Some(&input), Some(&output)) = (node.inputs.first(), node.outputs.first()) else { return false };
     let assigned = graph.captures.iter().any(|capture| capture.assigned == Some(output) || capture.assigned == Some(input));
     node.op.is_view() && !assigned && !matches!(graph.values[input].origin, Origin::Variable(_) | Origin::Constant(_))
+}
+
+/// True if a device that keeps values in registers can compute the node in a group, element by element. It broadcasts operands along any
+/// axes.
+pub(crate) fn is_by_element(node: &Node) -> bool {
+    node.op.elementwise || node.op.def.code == ops::code::broadcast_to
 }
 
 pub(crate) fn producers(graph: &Graph) -> Vec<Option<usize>> {

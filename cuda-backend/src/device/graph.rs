@@ -7,8 +7,8 @@ use crate::driver::Driver;
 use crate::driver::api::{CopyEnd, CopyNode, DEVICE, HOST, Handle};
 use crate::gpu::cublaslt::Places;
 use crate::gpu::stream::{NO_TIME, destroy_events, new_event};
-use crate::lower::elementwise;
 use crate::lower::product::Product;
+use crate::lower::{self, Target};
 use gradlet_core::device::{Launch, Placed, Recorded, Slot, Step, StepOp};
 use gradlet_core::{Error, Result, TensorType};
 use std::ops::Range;
@@ -148,9 +148,14 @@ impl Prepared {
                 Ok(Prepared { op: Some(op), on_host, product, launches: Mutex::new(launches), inputs, outputs, refuses })
             }
             Step::Group { elements, members } => {
-                let (call, inputs, outputs) = elementwise::group(elements, &members, &device.target())?;
-                let launches = if elements == 0 { Vec::new() } else { vec![device.ready(&call, index)?] };
-                Ok(Prepared { op: None, on_host: false, product: None, launches: Mutex::new(launches), inputs, outputs, refuses: false })
+                let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+                let lower = |target: &Target| {
+                    let grouped = lower::group(elements, &members, target)?;
+                    (inputs, outputs) = (grouped.inputs, grouped.outputs);
+                    Ok(grouped.calls)
+                };
+                let launches = Mutex::new(device.prepare_for(index, lower)?);
+                Ok(Prepared { op: None, on_host: false, product: None, launches, inputs, outputs, refuses: false })
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::lower::call::KernelCall;
 use crate::lower::product::Product;
 use crate::lower::{self, Job, Target, TensorCores};
 use gradlet_core::custom_op::{Call, Kernel, OpDef};
-use gradlet_core::device::{Backend, Imported, Launch, Placed, Recorded, Refused, Remote, Step};
+use gradlet_core::device::{Backend, Fuses, Imported, Launch, Placed, Recorded, Refused, Remote, Step};
 use gradlet_core::{DType, Device, Error, Result, TensorType, ops};
 use graph::Recording;
 use host_ops::HostOps;
@@ -172,12 +172,26 @@ impl Shared {
             Plan::CublasLt(product) => return Ok(Work::Product(product)),
         };
         let calls = lower::lower(&job.ranked(rank))?;
-        if calls.iter().any(KernelCall::needs_workspace) && !self.workspace.is_there()? {
+        if self.lacks_workspace(&calls)? {
             // Without a workspace, the op has other launches.
             let target = Target { workspace: self.workspace.size(), ..job.target };
             return self.prepare(&Job { target, ..*job }, step);
         }
         calls.iter().map(|call| self.ready(call, step)).collect::<Result<_>>().map(Work::Kernels)
+    }
+
+    /// Prepares the launches to which `lower` lowers step `step`.
+    pub(crate) fn prepare_for(&self, step: u32, mut lower: impl FnMut(&Target) -> Result<Vec<KernelCall>>) -> Result<Vec<Ready>> {
+        let mut calls = lower(&self.target())?;
+        if self.lacks_workspace(&calls)? {
+            calls = lower(&self.target())?;
+        }
+        calls.iter().map(|call| self.ready(call, step)).collect()
+    }
+
+    /// True if the launches need a workspace and the driver has no memory for it. From then on, [`Shared::target`] has none.
+    fn lacks_workspace(&self, calls: &[KernelCall]) -> Result<bool> {
+        Ok(calls.iter().any(KernelCall::needs_workspace) && !self.workspace.is_there()?)
     }
 
     /// Prepares a launch for step `step`.
@@ -409,8 +423,9 @@ impl Remote for Cuda {
         op.outputs == 0 && lower::has_kernel(op, dtype, &self.0.target)
     }
 
-    fn fuses(&self) -> bool {
-        true
+    fn fuses(&self) -> Fuses {
+        // A strict device sums in the order of the portable kernels.
+        if self.0.target.strict { Fuses::Elementwise } else { Fuses::Reductions }
     }
 
     fn record(&self, steps: Vec<Step>) -> Result<Option<Box<dyn Recorded>>> {

@@ -18,7 +18,9 @@ mod tiles;
 mod window;
 
 use call::KernelCall;
+use elementwise::Grouped;
 use gradlet_core::custom_op::OpDef;
+use gradlet_core::device::Member;
 use gradlet_core::ops::code;
 use gradlet_core::{DType, Error, Result, TensorType};
 pub(crate) use target::{Target, TensorCores};
@@ -60,6 +62,14 @@ static FAMILIES: [Family; 8] =
 /// True if the GPU computes `op` for inputs of `dtype`.
 pub fn has_kernel(op: &OpDef, dtype: DType, target: &Target) -> bool {
     FAMILIES.iter().any(|family| (family.has_kernel)(op, dtype, target))
+}
+
+/// Lowers a group with `elements` elements. All its members compute element by element, but the last one may be a reduction.
+pub(crate) fn group(elements: usize, members: &[Member], target: &Target) -> Result<Grouped> {
+    match members.split_last() {
+        Some((last, others)) if !elementwise::is_elementwise(last.op) => reduce::group(others, last, target),
+        _ => elementwise::group(elements, members, target),
+    }
 }
 
 /// Returns the launches that compute an op. Fails with [`Error::NoKernel`] if the GPU does not compute it for this element type.

@@ -1,5 +1,6 @@
 //! The stored PTX, and the modules that are made of it.
 
+pub(crate) mod opening;
 pub(crate) mod program;
 mod source;
 mod write;
@@ -8,6 +9,7 @@ mod writer;
 pub(crate) use source::Source;
 
 use gradlet_core::{Error, Result};
+use opening::Opening;
 use program::Program;
 use std::sync::OnceLock;
 
@@ -23,6 +25,15 @@ pub(crate) enum Code {
     },
     /// A kernel for elementwise ops, whose PTX is written when it is first needed.
     Elementwise(Program),
+    /// An entry of a stored file with an opening, and the computation that fills it.
+    Opened {
+        /// Name of the file.
+        file: &'static str,
+        /// Name of the entry.
+        entry: String,
+        /// The computation.
+        opening: Opening,
+    },
 }
 
 impl Code {
@@ -43,14 +54,9 @@ impl Code {
     /// fused operations, where the file allows it.
     pub(crate) fn ptx(&self, contract: bool) -> Result<(String, String)> {
         match self {
-            Code::Stored { file, entry } => {
-                let file = file_named(file)?;
-                let source = file.source();
-                let text = if source.has(entry) { Some(source.extract([entry.as_str()])) } else { for_bf16(source, entry) };
-                let text = text.ok_or(Error::Internal)?;
-                Ok((if contract && file.contracts { contracted(&text) } else { text }, entry.clone()))
-            }
+            Code::Stored { file, entry } => Ok((stored(file, entry, contract)?, entry.clone())),
             Code::Elementwise(program) => Ok((program.module(functions())?, writer::ENTRY.to_string())),
+            Code::Opened { file, entry, opening } => Ok((opening.module(&stored(file, entry, contract)?, functions())?, entry.clone())),
         }
     }
 }
@@ -98,6 +104,15 @@ static FILES: [File; 21] = files! {
 
 fn file_named(name: &str) -> Result<&'static File> {
     FILES.iter().find(|file| file.name == name).ok_or(Error::Internal)
+}
+
+/// Returns a module with an entry of a stored file, as [`Code::ptx`] does.
+fn stored(file: &str, entry: &str, contract: bool) -> Result<String> {
+    let file = file_named(file)?;
+    let source = file.source();
+    let text = if source.has(entry) { Some(source.extract([entry])) } else { for_bf16(source, entry) };
+    let text = text.ok_or(Error::Internal)?;
+    Ok(if contract && file.contracts { contracted(&text) } else { text })
 }
 
 /// Returns the functions of elementwise ops.

@@ -65,16 +65,21 @@ pub(crate) struct Function {
     pub refuses: bool,
 }
 
+/// True if the op only moves elements. In a group, its elements stay in registers.
+pub(crate) fn moves(op: &OpDef) -> bool {
+    [ops::code::reshape, ops::code::broadcast_to].contains(&op.code)
+}
+
 /// Returns what is known of an op of the catalogue.
 pub(crate) fn known(op: &OpDef) -> Option<&'static Op> {
     ops::OPS.iter().copied().find(|known| std::ptr::eq(known.def, op))
 }
 
 impl Function {
-    /// Returns the function that computes an op of the catalogue for this element type, or `None` if the op is not elementwise.
+    /// Returns the function that computes an op of the catalogue for this element type, or `None` if no function does.
     pub(crate) fn of(op: &OpDef, dtype: DType) -> Option<Function> {
-        let known = known(op).filter(|known| known.elementwise)?;
-        let op = if op.code == ops::code::reshape { ops::identity::DEF.name } else { known.def.name };
+        let known = known(op).filter(|known| known.elementwise || moves(op))?;
+        let op = if moves(op) { ops::identity::DEF.name } else { known.def.name };
         let function = Function { op, dtype, refuses: known.may_refuse(dtype) };
         super::functions().has(&function.name(DType::F32)).then_some(function)
     }

@@ -7,18 +7,25 @@ use gradlet_core::{DType, Error, Result};
 
 /// Function that divides numbers of elements.
 const QUOTIENT: &str = "quotient";
+/// Place of an element: numbers, innermost first, and how many axes each of them counts along.
+type Place = [(String, usize)];
 /// Number of words of a segment before the addresses of its tensors.
 const BEFORE: usize = 3;
 
 impl Program {
     /// Returns a module with the program's kernel and the functions that it calls.
     pub(crate) fn module(&self, functions: &Source) -> Result<String> {
+        Ok(self.called(functions)? + "\n" + &self.entry()?)
+    }
+
+    /// Returns a module with the functions that the program calls.
+    pub(super) fn called(&self, functions: &Source) -> Result<String> {
         let called = self.calls.iter().map(|call| call.function.name(call.result));
         let names: Vec<String> = called.chain(self.partial().next().map(|_| QUOTIENT.to_string())).collect();
         if !names.iter().all(|name| functions.has(name)) {
             return Err(Error::Internal);
         }
-        Ok(functions.extract(names.iter().map(String::as_str)) + "\n" + &self.entry()?)
+        Ok(functions.extract(names.iter().map(String::as_str)))
     }
 
     /// Returns the axes of each tensor that varies along some axes only. The position in such a tensor takes divisions.
@@ -29,28 +36,36 @@ impl Program {
     /// Returns the text of the kernel.
     fn entry(&self) -> Result<String> {
         let mut writer = Writer::default();
-        let sizes: Vec<String> = (0..self.axes - 1).map(|axis| writer.parameter("b64", "u64", &format!("axis_{axis}"))).collect();
+        let sizes = self.sizes(&mut writer);
         writer.guard();
         let segment = if self.segments > 1 { Some(writer.share_segments(self.segments, self.words())) } else { None };
         if segment.is_none() {
             writer.share_elements();
         }
-        let base = |operand: usize| {
-            let place = segment.as_ref().map_or(format!("operand_{operand}"), |segment| format!("{segment}+{}", 8 * (BEFORE + operand)));
-            let generic = writer.parameter("b64", "u64", &place);
-            writer.set("b64", "cvta.to.global.u64", &[&generic])
-        };
-        let bases: Vec<String> = (0..self.operands()).map(base).collect();
-
-        writer.begin_loop(self.lanes);
-        self.body(&mut writer, &sizes, &bases, self.lanes)?;
-        writer.end_loop();
-        if !self.even {
-            writer.begin_loop(1);
-            self.body(&mut writer, &sizes, &bases, 1)?;
+        let bases = self.bases(&mut writer, segment.as_deref());
+        for lanes in [self.lanes].into_iter().chain((!self.even).then_some(1)) {
+            writer.begin_loop(lanes);
+            let numbers = [(writer.element.clone(), self.axes)];
+            let loaded = self.load(&mut writer, &sizes, &bases, &numbers, lanes, |_| true);
+            self.body(&mut writer, &bases, &loaded, lanes)?;
             writer.end_loop();
         }
         Ok(writer.finish(&self.parameters()))
+    }
+
+    /// Reads the lengths of the axes.
+    pub(super) fn sizes(&self, writer: &mut Writer) -> Vec<String> {
+        (0..self.axes - 1).map(|axis| writer.parameter("b64", "u64", &format!("axis_{axis}"))).collect()
+    }
+
+    /// Reads the tensors' addresses, which are those of a segment if there are several.
+    pub(super) fn bases(&self, writer: &mut Writer, segment: Option<&str>) -> Vec<String> {
+        let base = |operand: usize| {
+            let place = segment.map_or(format!("operand_{operand}"), |segment| format!("{segment}+{}", 8 * (BEFORE + operand)));
+            let generic = writer.parameter("b64", "u64", &place);
+            writer.set("b64", "cvta.to.global.u64", &[&generic])
+        };
+        (0..self.operands()).map(base).collect()
     }
 
     /// Number of tensors.
@@ -63,10 +78,11 @@ impl Program {
         BEFORE + self.operands()
     }
 
-    /// Computes `lanes` elements, from the writer's current one on. `bases` are the tensors' addresses.
-    fn body(&self, writer: &mut Writer, sizes: &[String], bases: &[String], lanes: usize) -> Result<()> {
-        let (inputs, outputs) = bases.split_at(self.loads.len());
-        let loaded = self.load(writer, sizes, inputs, lanes);
+    /// Computes `lanes` elements, from the writer's current one on, of inputs that are loaded. `bases` are the tensors' addresses. Returns
+    /// the register with the result of the last call for the last one.
+    pub(super) fn body(&self, writer: &mut Writer, bases: &[String], loaded: &[Vec<String>], lanes: usize) -> Result<String> {
+        let outputs = &bases[self.loads.len()..];
+        let mut last = None;
         let mut kept: Vec<Vec<String>> = vec![Vec::new(); outputs.len()];
         for lane in 0..lanes {
             let mut results: Vec<(String, DType)> = Vec::new();
@@ -82,6 +98,7 @@ impl Program {
                 let arguments: Vec<(String, DType)> = arguments.collect::<Option<_>>().ok_or(Error::Internal)?;
                 results.push((writer.call(call, &arguments), call.result));
             }
+            last = results.last().map(|(value, _)| value.clone());
             let stored = results.into_iter().zip(&self.calls).filter(|(_, call)| call.kept);
             kept.iter_mut().zip(stored).for_each(|(kept, ((value, _), _))| kept.push(value));
         }
@@ -89,59 +106,78 @@ impl Program {
         for ((call, base), values) in self.stored().zip(outputs).zip(&kept) {
             writer.store(call.result, base, values);
         }
-        Ok(())
+        last.ok_or(Error::Internal)
     }
 
-    /// Loads the elements of the inputs for `lanes` elements. Returns the registers by input and lane, with one register if all lanes have
-    /// the same value.
-    fn load(&self, writer: &mut Writer, sizes: &[String], inputs: &[String], lanes: usize) -> Vec<Vec<String>> {
+    /// Loads the elements of the inputs for `lanes` elements, the first of which is at `place`. Returns the registers by input and lane,
+    /// with one register if all lanes have the same value. Inputs that vary along axes that are not `chosen` get none.
+    pub(super) fn load(
+        &self,
+        writer: &mut Writer,
+        sizes: &[String],
+        bases: &[String],
+        place: &Place,
+        lanes: usize,
+        chosen: impl Fn(u8) -> bool,
+    ) -> Vec<Vec<String>> {
         let first = writer.element.clone();
-        let mut positions = vec![self.positions(writer, sizes, &first)];
+        let mut kinds: Vec<u8> = self.partial().filter(|&varies| chosen(varies)).collect();
+        kinds.sort();
+        kinds.dedup();
+        let mut positions = vec![self.positions(writer, sizes, &kinds, &first, place)];
         let apart = !self.even && self.partial().next().is_some();
         for lane in if apart { 1..lanes } else { 0..0 } {
             let element = writer.set("b64", "add.s64", &[&first, &lane.to_string()]);
-            positions.push(self.positions(writer, sizes, &element));
+            positions.push(self.positions(writer, sizes, &kinds, &element, &[(element.clone(), self.axes)]));
         }
         let mut load = |(load, base): (&Load, &String)| {
             let of = |positions: &Vec<(u8, String)>| positions.iter().find(|(varies, _)| *varies == load.varies).map(|(_, at)| at.clone());
+            if !chosen(load.varies) {
+                return Vec::new();
+            }
             let partial = load.varies != 0 && load.varies != self.all_axes();
             if partial && apart {
                 return positions.iter().flat_map(|positions| writer.load(load.dtype, base, of(positions).as_deref(), 1)).collect();
             }
             writer.load(load.dtype, base, of(&positions[0]).as_deref(), if load.varies & 1 == 0 { 1 } else { lanes })
         };
-        self.loads.iter().zip(inputs).map(&mut load).collect()
+        self.loads.iter().zip(bases).map(&mut load).collect()
     }
 
     /// Returns the declarations of the parameters.
     fn parameters(&self) -> String {
-        let wide = |kind: &'static str, count: usize| (0..count).map(move |index| format!(".param .u64 {kind}_{index}"));
         let mut all = vec![".param .u64 fault".to_string(), ".param .u32 step".to_string()];
         if self.segments > 1 {
             all.push(format!(".param .align 8 .b8 segments[{}]", 8 * self.segments * self.words()));
         } else {
             all.push(".param .u64 elements".to_string());
-            all.extend(wide("axis", self.axes - 1).chain(wide("operand", self.operands())));
+            all.extend(self.sizes_and_addresses());
         }
         all.join(",\n\t")
     }
 
-    /// Computes the position of an element in each kind of tensor. Returns registers by the axes along which such tensors vary. A
-    /// tensor that varies along no axis has no position.
-    fn positions(&self, writer: &mut Writer, sizes: &[String], element: &str) -> Vec<(u8, String)> {
-        let mut kinds: Vec<u8> = self.partial().collect();
-        kinds.sort();
-        kinds.dedup();
+    /// Returns the declarations of the parameters with the lengths of the axes and the addresses of the tensors.
+    pub(super) fn sizes_and_addresses(&self) -> impl Iterator<Item = String> {
+        let wide = |kind: &'static str, count: usize| (0..count).map(move |index| format!(".param .u64 {kind}_{index}"));
+        wide("axis", self.axes - 1).chain(wide("operand", self.operands()))
+    }
+
+    /// Computes the position of an element in each of these kinds of tensors. Returns registers by the axes along which such tensors
+    /// vary. A tensor that varies along no axis has no position.
+    fn positions(&self, writer: &mut Writer, sizes: &[String], kinds: &[u8], element: &str, place: &Place) -> Vec<(u8, String)> {
         // A position is a sum over axes. The stride of an axis is the product of the sizes of the inner axes along which the tensor varies.
         let mut sums: Vec<(u8, String, String)> = Vec::new();
-        let mut rest = element.to_string();
-        for axis in 0..self.axes {
+        let mut rest = String::new();
+        // For each axis, the number that begins with it, and whether this number ends with it.
+        let parts = place.iter().flat_map(|(number, axes)| (0..*axes).map(move |at| ((at == 0).then_some(number), at + 1 == *axes)));
+        for (axis, (begins, ends)) in parts.enumerate() {
             let bit = 1 << axis;
             if kinds.iter().all(|&varies| varies < bit) {
                 break;
             }
+            rest = begins.cloned().unwrap_or(rest);
             let mut along = rest.clone();
-            if let Some(size) = sizes.get(axis) {
+            if let Some(size) = sizes.get(axis).filter(|_| !ends) {
                 let quotient = writer.invoke(QUOTIENT, &[(rest.clone(), "b64"), (size.clone(), "b64")], "b64");
                 let whole = writer.set("b64", "mul.lo.s64", &[&quotient, size]);
                 along = writer.set("b64", "sub.s64", &[&rest, &whole]);
@@ -168,7 +204,7 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
-    use super::super::program::{Call, Function, known};
+    use super::super::program::{Call, Function, known, moves};
     use super::*;
     use crate::lower::{Job, Target, lower};
     use crate::ptx;
@@ -189,7 +225,7 @@ mod tests {
 
     /// Returns the modules of all ops, for all element types, with their names.
     fn modules() -> Vec<(String, String)> {
-        let alone = |kernel: &&&Kernel| Function::of(kernel.def, kernel.dtype).is_some() && kernel.def.code != ops::code::reshape;
+        let alone = |kernel: &&&Kernel| Function::of(kernel.def, kernel.dtype).is_some() && !moves(kernel.def);
         let mut modules = Vec::new();
         for kernel in ops::KERNELS.iter().filter(alone) {
             let (op, dtype) = (kernel.def, kernel.dtype);

@@ -15,6 +15,8 @@ pub(super) struct Writer {
     registers: Vec<(&'static str, usize)>,
     /// Register with the number of the first element that the thread computes now.
     pub element: String,
+    /// Register with a predicate, if elements are loaded and stored only where it is true.
+    pub within: Option<String>,
     /// Registers with the number of elements, the number of the thread, and the number of threads that share the elements.
     elements: String,
     thread: String,
@@ -40,7 +42,7 @@ impl Writer {
         format!("{}{}", prefix(kind), *count)
     }
 
-    fn line(&mut self, line: &str) {
+    pub(super) fn line(&mut self, line: &str) {
         self.body += "\t";
         self.body += line;
         self.body += "\n";
@@ -131,12 +133,22 @@ impl Writer {
 
     /// Returns the kernel with these parameters.
     pub(super) fn finish(self, parameters: &str) -> String {
-        let mut text = format!(".visible .entry {ENTRY}(\n\t{parameters}\n)\n{{\n");
+        format!(".visible .entry {ENTRY}(\n\t{parameters}\n)\n{{\n{}{}DONE:\n\tret;\n}}\n", self.declarations(), self.body)
+    }
+
+    /// Returns the declarations of the registers.
+    pub(super) fn declarations(&self) -> String {
+        let mut text = String::new();
         for (kind, count) in &self.registers {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "\t.reg .{kind} \t{}<{}>;", prefix(kind), count + 1);
         }
-        text + &self.body + "DONE:\n\tret;\n}\n"
+        text
+    }
+
+    /// Returns what was written since the last call, or since the beginning.
+    pub(super) fn take(&mut self) -> String {
+        std::mem::take(&mut self.body)
     }
 
     /// Returns the address of an element of a tensor at `base`, or of its only element.
@@ -153,7 +165,12 @@ impl Writer {
         let address = self.address(dtype, base, position);
         let (kind, memory, count) = pieces(dtype, lanes);
         let loaded: Vec<String> = (0..count).map(|_| self.register(kind)).collect();
-        self.line(&format!("ld.global{memory} \t{}, [{address}];", vector(&loaded)));
+        // A tensor without positions has its only element in any case.
+        let guard = self.within.as_ref().filter(|_| position.is_some()).map_or(String::new(), |within| format!("@{within} "));
+        for register in loaded.iter().filter(|_| !guard.is_empty()) {
+            self.line(&format!("mov.{kind} \t{register}, {};", zero(kind)));
+        }
+        self.line(&format!("{guard}ld.global{memory} \t{}, [{address}];", vector(&loaded)));
         if count == lanes {
             return loaded;
         }
@@ -175,7 +192,8 @@ impl Writer {
             fields.fold(first, |word, (value, at)| self.set("b32", "bfi.b32", &[value, &word, &at.to_string(), &bits.to_string()]))
         });
         let joined: Vec<String> = joined.collect();
-        self.line(&format!("st.global{memory} \t[{address}], {};", vector(&joined)));
+        let guard = self.within.as_ref().map_or(String::new(), |within| format!("@{within} "));
+        self.line(&format!("{guard}st.global{memory} \t[{address}], {};", vector(&joined)));
     }
 
     /// Calls the function of an op, and returns the register with its result.
@@ -203,14 +221,23 @@ impl Writer {
     }
 }
 
-/// Returns the beginning of the names of registers of a type.
+/// Returns the beginning of the names of registers of a type. The compiler gives none of these names.
 fn prefix(kind: &str) -> &'static str {
     match kind {
-        "f32" => "%f",
-        "f64" => "%fd",
-        "b32" => "%r",
-        "b64" => "%rd",
-        _ => "%p",
+        "f32" => "%xf",
+        "f64" => "%xfd",
+        "b32" => "%xr",
+        "b64" => "%xrd",
+        _ => "%xp",
+    }
+}
+
+/// Returns the zero of a type of registers.
+fn zero(kind: &str) -> &'static str {
+    match kind {
+        "f32" => "0f00000000",
+        "f64" => "0d0000000000000000",
+        _ => "0",
     }
 }
 

@@ -59,9 +59,9 @@ pub trait Remote: ThreadSafe {
         false
     }
 
-    /// True if [`Remote::record`] takes groups of elementwise nodes.
-    fn fuses(&self) -> bool {
-        false
+    /// Returns the groups of nodes that [`Remote::record`] takes.
+    fn fuses(&self) -> Fuses {
+        Fuses::Nothing
     }
 
     /// Prepares steps that run together, in this order, whenever a compiled function runs. Returns `None` if the device only launches ops.
@@ -71,6 +71,18 @@ pub trait Remote: ThreadSafe {
         let _ = steps;
         Ok(None)
     }
+}
+
+/// The groups of nodes that a device computes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fuses {
+    /// No groups.
+    Nothing,
+    /// Groups of elementwise nodes.
+    Elementwise,
+    /// Groups of elementwise nodes, and such groups that end with a reduction of a value of theirs: a sum or mean of floats of at most 32
+    /// bits, or a maximum of f32. It reduces an axis, or neighbouring axes, and has from 1 to 2³² − 1 elements.
+    Reductions,
 }
 
 /// Steps of a compiled function that a device has prepared.
@@ -90,10 +102,10 @@ pub trait Recorded: ThreadSafe {
 pub enum Step {
     /// An op.
     Op(StepOp),
-    /// Nodes that compute element by element, in this order. The device computes them together, and keeps the values between them in
-    /// registers.
+    /// Nodes that compute element by element, in this order, and perhaps a reduction after them ([`Fuses::Reductions`]). The device
+    /// computes them together, and keeps the values between them in registers.
     Group {
-        /// Number of elements of each output.
+        /// Number of elements of each output but the reduction's.
         elements: usize,
         /// The nodes.
         members: Vec<Member>,
@@ -113,7 +125,7 @@ pub struct StepOp {
     pub outputs: Vec<Slot>,
 }
 
-/// An elementwise node of a group.
+/// A node of a group.
 #[derive(Clone)]
 pub struct Member {
     /// The op, which has one output.
@@ -125,11 +137,11 @@ pub struct Member {
     /// The type of the output.
     pub output: TensorType,
     /// The place of the output, or `None` if only later members read it. It may be the place of an input with as many bytes that no later
-    /// member reads from memory.
+    /// member reads from memory. The result of a reduction overlaps nothing that the group reads or writes.
     pub kept: Option<Slot>,
 }
 
-/// An input of a group's node, which is broadcast to the shape of the node's output.
+/// An input of a group's node. That of an elementwise node is broadcast to the shape of the node's output.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
     /// A tensor in memory, which no earlier member writes.

@@ -7,17 +7,25 @@ use crate::ptx::program::{Call, Function, Load, Operand, Program};
 use gradlet_core::device::{Member, Slot, Source};
 use gradlet_core::{Error, Result};
 
-/// Lowers the members of a group with `elements` elements. Returns the launch, and the places of its inputs and outputs.
-pub(crate) fn group(elements: usize, members: &[Member], target: &Target) -> Result<(KernelCall, Vec<Slot>, Vec<Slot>)> {
-    let (program, axes, inputs, outputs) = program(members)?;
-    Ok((launch(program, elements as u64, &axes, target), inputs, outputs))
+/// The launches of a group, and the places of their inputs and outputs.
+pub(crate) struct Grouped {
+    pub calls: Vec<KernelCall>,
+    pub inputs: Vec<Slot>,
+    pub outputs: Vec<Slot>,
+}
+
+/// Lowers the members of a group with `elements` elements.
+pub(crate) fn group(elements: usize, members: &[Member], target: &Target) -> Result<Grouped> {
+    let (program, axes, inputs, outputs) = program(members, None)?;
+    let calls = if elements == 0 { Vec::new() } else { vec![launch(program, elements as u64, &axes, target)] };
+    Ok(Grouped { calls, inputs, outputs })
 }
 
 /// A program, the lengths of its axes, and the places of its inputs and outputs.
 type Placed = (Program, Vec<u64>, Vec<Slot>, Vec<Slot>);
 
-/// Returns the program of a group.
-pub(super) fn program(members: &[Member]) -> Result<Placed> {
+/// Returns the program of a group. Its axes also end where these stretches do.
+pub(crate) fn program(members: &[Member], stretches: Option<Vec<(u64, bool)>>) -> Result<Placed> {
     let mut inputs: Vec<Input> = Vec::new();
     let mut calls: Vec<Call> = Vec::with_capacity(members.len());
     for (index, member) in members.iter().enumerate() {
@@ -29,7 +37,7 @@ pub(super) fn program(members: &[Member]) -> Result<Placed> {
         let function = Function::of(member.op, dtype).ok_or(Error::NoKernel { op: member.op.name, dtype })?;
         calls.push(Call { function, arguments: arguments?, result: member.output.dtype, kept: member.kept.is_some() });
     }
-    let (axes, varies) = axes(&inputs.iter().map(|input| input.stretches.clone()).collect::<Vec<_>>())?;
+    let (axes, varies) = axes(&inputs.iter().map(|input| input.stretches.clone()).chain(stretches).collect::<Vec<_>>())?;
     let loads = inputs.iter().zip(varies).map(|(input, varies)| Load { dtype: input.slot.tensor_type.dtype, varies }).collect();
     let outputs = members.iter().filter_map(|member| member.kept).collect();
     Ok((Program::new(axes.len(), loads, calls), axes, inputs.iter().map(|input| input.slot).collect(), outputs))
@@ -84,7 +92,8 @@ mod tests {
             member(&ops::mul::DEF, vec![value(1), Source::Memory(x)], Some(x)),
             member(&ops::sub::DEF, vec![value(2), Source::Memory(slot(&[6, 1], 96))], Some(z)),
         ];
-        let (call, inputs, outputs) = group(24, &members, &Target::ORIN).unwrap();
+        let Grouped { mut calls, inputs, outputs } = group(24, &members, &Target::ORIN).unwrap();
+        let call = calls.remove(0);
         assert_eq!((inputs.len(), outputs.len()), (3, 3));
         assert_eq!((inputs[1].offset, outputs[0].offset, outputs[1].offset), (96, 112, 0));
         // The number of elements, the length of the inner axis, and the operands.

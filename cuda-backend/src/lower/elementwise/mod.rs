@@ -4,12 +4,12 @@
 mod group;
 mod segments;
 
-pub(crate) use group::group;
+pub(crate) use group::{Grouped, group, program};
 pub(crate) use segments::{Segment, Work, segment};
 
 use super::{Family, Job, Target};
 use crate::lower::call::{Argument, BLOCK, KernelCall};
-use crate::ptx::program::{Call, Function, Load, Operand, Program, known};
+use crate::ptx::program::{Call, Function, Load, Operand, Program, known, moves};
 use crate::ptx::{self, Code};
 use gradlet_core::custom_op::OpDef;
 use gradlet_core::{DType, Error, Result, Shape, TensorType, ops};
@@ -17,9 +17,8 @@ use gradlet_core::{DType, Error, Result, Shape, TensorType, ops};
 pub(super) const FAMILY: Family = Family { has_kernel, lower };
 
 fn has_kernel(op: &OpDef, dtype: DType, _: &Target) -> bool {
-    // A reshape alone is a copy, which moving kernels make.
-    let alone = op.code != ops::code::reshape;
-    known(op).is_some() && (alone && Function::of(op, dtype).is_some() || ptx::is_stored("steps", &entry(op, dtype)))
+    // Alone, an op that only moves elements has a kernel for that.
+    known(op).is_some() && (!moves(op) && Function::of(op, dtype).is_some() || ptx::is_stored("steps", &entry(op, dtype)))
 }
 
 fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
@@ -28,6 +27,11 @@ fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
         None => step(job)?,
     };
     Ok(vec![call])
+}
+
+/// True if the op computes element by element.
+pub(crate) fn is_elementwise(op: &OpDef) -> bool {
+    known(op).is_some_and(|known| known.elementwise || moves(op))
 }
 
 /// Returns the program of an op that is a function of each element of its inputs, which broadcast, and the lengths of its axes. Returns
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_elementwise_catalogue_is_covered() {
-        let here = |op: &Op| op.elementwise && op.def.code != ops::code::reshape;
+        let here = |op: &Op| op.elementwise && !moves(op.def);
         let others = [&ops::check_numerics::DEF, &ops::assert::DEF, &ops::random_uniform::DEF];
         for kernel in ops::KERNELS {
             let mine = known(kernel.def).is_some_and(here) || others.iter().any(|other| std::ptr::eq(*other, kernel.def));

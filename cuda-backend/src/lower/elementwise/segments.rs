@@ -1,6 +1,6 @@
 //! Launches that do the same work on several segments, which are independent sets of tensors: a step of an optimizer on all variables.
 
-use super::{entry, few, group, most_blocks, single};
+use super::{entry, few, group, is_elementwise, most_blocks, single};
 use crate::lower::call::{Argument, BLOCK, KernelCall};
 use crate::lower::{Job, Target};
 use crate::ptx::Code;
@@ -33,8 +33,9 @@ pub(crate) struct Segment {
 /// Returns the work of a step and the step's tensors. Returns `None` if no other step can join it in a launch.
 pub(crate) fn segment(step: &Step, target: &Target) -> Result<Option<(Work, Segment)>> {
     let (work, inputs, outputs) = match step {
+        Step::Group { members, .. } if members.iter().any(|member| !is_elementwise(member.op)) => return Ok(None),
         Step::Group { members, .. } => {
-            let (program, _, inputs, outputs) = group::program(members)?;
+            let (program, _, inputs, outputs) = group::program(members, None)?;
             (Work::Program(program), inputs, outputs)
         }
         Step::Op(op) => {

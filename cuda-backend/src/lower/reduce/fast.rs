@@ -4,6 +4,7 @@ use super::{Groups, Lanes, elements, operands};
 use crate::lower::Job;
 use crate::lower::call::{Argument, BLOCK, KernelCall};
 use crate::ptx::Code;
+use crate::ptx::opening::Opening;
 use gradlet_core::custom_op::OpDef;
 use gradlet_core::ops::code;
 use gradlet_core::{DType, Result, TensorType};
@@ -41,7 +42,7 @@ enum Kernel {
 /// A tensor of `outer` blocks of `extent` rows of `inner` elements. The rows are reduced, in parts of `part` rows. `members` threads take a
 /// result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Shape {
+pub(super) struct Shape {
     kernel: Kernel,
     outer: u64,
     extent: u64,
@@ -52,7 +53,7 @@ struct Shape {
 
 impl Shape {
     /// Returns the shape of a reduction over neighbouring axes. Returns `None` for other ones, and for those of no elements.
-    fn new(groups: &Groups) -> Option<Shape> {
+    pub(super) fn new(groups: &Groups) -> Option<Shape> {
         let [outer, extent, inner] = match groups.axes[..] {
             [(extent, false)] => [1, extent, 1],
             [(extent, false), (inner, true)] => [1, extent, inner],
@@ -93,8 +94,13 @@ impl Shape {
         self.extent.div_ceil(self.part)
     }
 
+    /// Returns the numbers of elements after which the inner, the reduced and the outer axis end.
+    pub(super) fn ends(&self) -> [u64; 3] {
+        [self.inner, self.inner * self.extent, self.inner * self.extent * self.outer]
+    }
+
     /// Returns the launch that reduces `x` to `y`, or to the values of parts.
-    fn call(&self, job: &Job<'_>, x: Argument, y: Argument, divisor: u64) -> KernelCall {
+    fn call(&self, job: &Job<'_>, x: &Elements, y: Argument, divisor: u64) -> KernelCall {
         let op = if job.op.code == code::mean { "sum" } else { job.op.name };
         let kernel = match self.kernel {
             // Truth values need no other type for parts.
@@ -104,14 +110,41 @@ impl Shape {
         };
         let shape = [self.outer, self.extent, self.inner, self.part].map(Argument::Wide).to_vec();
         let members = Argument::Words(vec![self.members as u32]);
-        KernelCall {
-            code: Code::stored("fast_reduce", format!("{op}_{kernel}_{}", job.dtype())),
-            grid: [looping(self.blocks(), job), self.parts() as u32, 1],
-            block: [BLOCK, 1, 1],
-            shared: 0,
-            arguments: vec![x, y, Argument::Structure(shape), Argument::Wide(divisor), members],
-        }
+        let arguments = [y, Argument::Structure(shape), Argument::Wide(divisor), members].into_iter();
+        let (file, dtype) = ("fast_reduce", job.dtype());
+        let (code, arguments) = match x {
+            Elements::Memory(x) => {
+                (Code::stored(file, format!("{op}_{kernel}_{dtype}")), [x.clone()].into_iter().chain(arguments).collect())
+            }
+            Elements::Opening(opening, others) => {
+                let entry = format!("{op}_opening_{kernel}_{dtype}");
+                (Code::Opened { file, entry, opening: opening.clone() }, arguments.chain(others.iter().cloned()).collect())
+            }
+        };
+        KernelCall { code, grid: [looping(self.blocks(), job), self.parts() as u32, 1], block: [BLOCK, 1, 1], shared: 0, arguments }
     }
+
+    /// Returns the launches that reduce `x` to `results` results at `y`.
+    pub(super) fn calls(self, job: &Job<'_>, x: &Elements, y: Argument, results: u64) -> Vec<KernelCall> {
+        let size = if job.dtype() == DType::Bool { 1 } else { 4 };
+        let shape = self.with_parts(job.target.multiprocessors.into(), job.target.workspace / (results * size).max(1));
+        let divisor = if job.op.code == code::mean { shape.extent } else { 0 };
+        if shape.parts() == 1 {
+            return vec![shape.call(job, x, y, divisor)];
+        }
+        let (extent, inner) = (shape.parts(), 1);
+        let last = Shape { kernel: Kernel::Parts, outer: results, extent, inner, part: extent, members: 1 }.with_members();
+        let first = shape.call(job, x, Argument::Workspace, 0);
+        vec![first, last.call(job, &Elements::Memory(Argument::Workspace), y, divisor)]
+    }
+}
+
+/// The elements that a launch reduces.
+pub(super) enum Elements {
+    /// Those of a tensor.
+    Memory(Argument),
+    /// Those that an opening computes, with its arguments.
+    Opening(Opening, Vec<Argument>),
 }
 
 /// Returns the number of blocks that do the work of `blocks` blocks.
@@ -125,16 +158,7 @@ pub(super) fn reduction(job: &Job<'_>, groups: &Groups, y: &TensorType) -> Resul
     if shape.kernel == Kernel::Columns && job.dtype() == DType::Bool {
         return Ok(None);
     }
-    let (results, size) = (elements(y)?, if job.dtype() == DType::Bool { 1 } else { 4 });
-    let shape = shape.with_parts(job.target.multiprocessors.into(), job.target.workspace / (results * size).max(1));
-    let divisor = if job.op.code == code::mean { shape.extent } else { 0 };
-    if shape.parts() == 1 {
-        return Ok(Some(vec![shape.call(job, Argument::Input(0), Argument::Output(0), divisor)]));
-    }
-    let (extent, inner) = (shape.parts(), 1);
-    let last = Shape { kernel: Kernel::Parts, outer: results, extent, inner, part: extent, members: 1 }.with_members();
-    let first = shape.call(job, Argument::Input(0), Argument::Workspace, 0);
-    Ok(Some(vec![first, last.call(job, Argument::Workspace, Argument::Output(0), divisor)]))
+    Ok(Some(shape.calls(job, &Elements::Memory(Argument::Input(0)), Argument::Output(0), elements(y)?)))
 }
 
 /// Lowers softmax and its logarithm. Returns `None` for f32 along another axis than the last one.

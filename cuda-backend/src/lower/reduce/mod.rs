@@ -1,6 +1,9 @@
 //! Reductions over some axes, and ops along one axis.
 
 mod fast;
+mod group;
+
+pub(crate) use group::group;
 
 use super::array::elements;
 use super::{Family, Job, Target};

@@ -1,9 +1,12 @@
 //! Elementwise ops that run as one kernel.
 
+use crate::cnn::bytes;
 use crate::hiding::groups::run;
-use gradlet_core::{DType, Eager, Function, Result, Scope, Tensor};
+use gradlet::cuda::Options;
+use gradlet_core::{DType, Device, Eager, Function, Result, Scope, Tensor};
 use gradlet_tests::gpu;
 use gradlet_tests::gpu::Emulator;
+use gradlet_tests::random::Random;
 
 /// Compiled, random ops have the bits that they have one by one. Compared with a CPU's, only functions such as tanh differ.
 #[test]
@@ -25,5 +28,89 @@ fn a_chain_is_one_kernel() -> Result<()> {
     let (result, counts) = emulator.during(|| chain.call(&Eager::new(&device), x)?.to_vec::<f32>());
     assert_eq!((counts.graph_launches, counts.graph_kernel_nodes, counts.kernel_launches), (1, 1, 0), "{counts:?}");
     assert_eq!(result?, [0.0f32.tanh(); 5000]);
+    Ok(())
+}
+
+/// Reductions that end groups have the bits that they have alone.
+#[test]
+fn groups_with_reductions_have_the_bits_of_single_ops() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let device = emulator.gpu()?.create("GPU:0", &Options::default())?;
+    for seed in 0..60 {
+        assert!(run(&device, seed, true)? == run(&device, seed, false)?, "seed {seed}");
+    }
+    assert_eq!(emulator.report(), "");
+    Ok(())
+}
+
+/// A tensor, and operands that are broadcast to it along some axes.
+fn operands(device: &Device, random: &mut Random) -> Result<Vec<Tensor>> {
+    let dims = [0; 4].map(|_| random.pick(&[1u32, 1, 2, 3, 5, 8, 17, 33]));
+    // Few long rows or columns have parts.
+    let long = random.pick(&[1, 1, 1, 300, 1500]);
+    let dims = if random.coin() { [dims[0], dims[1] * long, 1, dims[3].min(3)] } else { dims };
+    let own = |random: &mut Random, dims: &[u32]| {
+        let numbers: Vec<f32> = (0..dims.iter().product::<u32>()).map(|_| 3.0 * random.unit() as f32 - 1.5).collect();
+        Tensor::new(device, &numbers, dims)
+    };
+    let mut all = vec![own(random, &dims)?];
+    for _ in 0..3 {
+        let broadcast = dims.map(|dim| if random.coin() { dim } else { 1 });
+        all.push(own(random, &broadcast)?);
+    }
+    Ok(all)
+}
+
+/// Elementwise ops with a reduction of one of their values, whose results others also read.
+fn reduced(seed: u64, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let random = &mut Random::new(seed);
+    let mut values = inputs[..1].to_vec();
+    for _ in 0..1 + random.below(4) {
+        let (a, b) = (values[random.below(values.len())].clone(), &inputs[random.below(inputs.len())]);
+        values.push(match random.below(6) {
+            0 => a.sub(b)?,
+            1 => b.mul(&a)?,
+            2 => a.square()?.add(b)?,
+            3 => a.less(b)?.select(&a, &a.neg()?)?,
+            4 => a.reshape(&[a.shape().elements().unwrap_or(0) as u32])?.abs()?.reshape(a.dims())?,
+            _ => a.add(b)?.tanh()?,
+        });
+    }
+    let reduce = |random: &mut Random, x: &Tensor| {
+        let x = x.cast(random.pick(&[DType::F32, DType::F32, DType::F16, DType::Bf16]))?;
+        let (first, last) = (random.below(4) as i32, random.below(4) as i32);
+        let axes: Vec<i32> = (first.min(last)..=first.max(last)).collect();
+        match random.below(3) {
+            0 => x.sum(&axes, random.coin()),
+            1 => x.mean(&axes, random.coin()),
+            _ => x.cast(DType::F32)?.max(&axes, random.coin()),
+        }
+    };
+    let others = [0; 2].map(|_| values[random.below(values.len())].clone());
+    let mut results = vec![reduce(random, &others[0])?, reduce(random, &values[values.len() - 1])?];
+    results.extend(random.coin().then(|| others[1].clone()));
+    Ok(results)
+}
+
+/// Reductions of all shapes at the ends of groups have the bits that they have alone, and groups save launches.
+#[test]
+fn reductions_end_groups() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let device = emulator.gpu()?.create("GPU:0", &Options::default())?;
+    let scope = Eager::new(&device);
+    let (mut together, mut alone) = (0, 0);
+    for seed in 0..50 {
+        let inputs = operands(&device, &mut Random::new(seed))?;
+        let function = Function::new(move |_: &dyn Scope, inputs: Vec<Tensor>| reduced(seed, &inputs));
+        function.call(&scope, inputs.clone())?;
+        let (own, counts) = emulator.during(|| function.call(&scope, inputs.clone()));
+        let (wanted, single) = emulator.during(|| reduced(seed, &inputs));
+        let bits = |tensors: Result<Vec<Tensor>>| Ok::<_, gradlet_core::Error>(tensors?.iter().map(bytes).collect::<Vec<_>>());
+        assert!(bits(own)? == bits(wanted)?, "seed {seed}");
+        together += counts.graph_kernel_nodes;
+        alone += single.kernel_launches;
+    }
+    assert!(2 * together < alone, "{together} launches with groups, {alone} without");
+    assert_eq!(emulator.report(), "");
     Ok(())
 }

@@ -2,11 +2,15 @@
 
 use crate::cnn::bytes;
 use gradlet::applications::mobilenet_v2;
-use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, LSTM, Layer, MaxPool2D, Module, MultiHeadAttention, Sequential};
+use gradlet::cuda::Options;
+use gradlet_core::layers::{
+    Activation, BatchNormalization, Conv2D, Dense, Flatten, LSTM, Layer, LayerNormalization, MaxPool2D, Module, MultiHeadAttention,
+    Sequential,
+};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
 use gradlet_core::{Device, Differentiate, Eager, Function, Result, Scope, Shape, Tensor, ops};
-use gradlet_tests::gpu;
+use gradlet_tests::gpu::{self, Emulator};
 use gradlet_tests::random::Random;
 use std::sync::Arc;
 
@@ -48,9 +52,14 @@ impl<M: Layer + 'static, O: Optimizer + 'static> Training<M, O> {
 
     /// Trains on a CPU and twice on a GPU, and compares.
     fn check(&self) -> Result<()> {
+        self.check_on(gpu::device)
+    }
+
+    /// The same, on devices that `gpu` creates.
+    fn check_on(&self, gpu: impl Fn() -> Result<Device>) -> Result<()> {
         let (wanted, losses) = self.on(&ops::portable_cpu())?;
-        let (weights, own) = self.on(&gpu::device()?)?;
-        let (again, _) = self.on(&gpu::device()?)?;
+        let (weights, own) = self.on(&gpu()?)?;
+        let (again, _) = self.on(&gpu()?)?;
         for (index, (weight, other)) in weights.iter().zip(&again).enumerate() {
             assert!(bytes(weight) == bytes(other), "weight {index} has other bits in the second run");
         }
@@ -98,4 +107,25 @@ fn mobilenet_v2_trains() -> Result<()> {
         network.classifier_activation(Activation::Linear).build(scope)
     };
     Training { model, optimizer: || Sgd::new(0.01), dims: &[1, 32, 32, 3], classes: 3, steps: 2 }.check()
+}
+
+/// A device that is not strict ends groups with reductions: those of normalization, of a loss, and of the gradients of biases.
+#[test]
+fn normalization_trains_on_a_device_that_is_not_strict() -> Result<()> {
+    let model = |_: &Eager| {
+        let convolution = || Conv2D::new(6, [3, 3]).activation(Activation::Gelu);
+        Ok(Sequential::new()
+            .with(convolution())
+            .with(BatchNormalization::default())
+            .with(convolution())
+            .with(LayerNormalization::default())
+            .with(Flatten)
+            .with(Dense::new(5)))
+    };
+    let training = Training { model, optimizer: || Sgd::new(0.05), dims: &[6, 9, 9, 2], classes: 5, steps: 3 };
+    let emulator = Emulator::new()?;
+    training.check_on(|| emulator.gpu()?.create("GPU:0", &Options { tf32: false, ..Options::default() }))?;
+    assert!(emulator.kernels().iter().any(|line| line.contains("opening")), "{:?}", emulator.kernels());
+    assert_eq!(emulator.report(), "");
+    Ok(())
 }

@@ -20,7 +20,8 @@ fn random_ops(scope: &dyn Scope, seed: u64, variables: &[Variable; 2], (x, row):
     for _ in 0..10 + random.below(60) {
         let mut choose = || values[random.below(values.len())].clone();
         let (a, b) = (choose(), choose());
-        let next = match random.below(12) {
+        let axes = random.pick(&[&[-1][..], &[0], &[]]);
+        let next = match random.below(14) {
             0 => a.mul(&b),
             1 => a.sub(&b),
             2 => a.maximum(&b),
@@ -30,8 +31,10 @@ fn random_ops(scope: &dyn Scope, seed: u64, variables: &[Variable; 2], (x, row):
             6 => a.cast(DType::I32).and_then(|whole| whole.cast(DType::F32)),
             7 => a.square(),
             8 => a.reshape(&[a.shape().elements().unwrap_or(1) as u32]).and_then(|flat| flat.abs()?.reshape(a.dims())),
-            9 if !a.dims().is_empty() => a.sum(&[-1], true),
-            10 => a.cast(DType::F16).and_then(|half| half.add(&half)?.cast(DType::F32)),
+            9 if !a.dims().is_empty() => a.sum(axes, true),
+            10 if !a.dims().is_empty() => a.mean(axes, true),
+            11 => a.max(&[], false),
+            12 => a.cast(DType::F16).and_then(|half| half.add(&half)?.cast(DType::F32)),
             _ => a.add(&b),
         };
         values.push(next?);

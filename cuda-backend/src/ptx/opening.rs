@@ -1,0 +1,79 @@
+//! Openings: instructions of a stored kernel in whose place the host writes a computation, such as that of the elements of a sum.
+
+use super::program::Program;
+use super::source::Source;
+use super::writer::Writer;
+use gradlet_core::{Error, Result};
+
+/// Comment before the elements of a thread. The registers with the element's positions along the inner and the outer axis follow.
+const BEGINNING: &str = "// opening begins ";
+/// Comment of the instructions that the computation replaces. The registers for the result, the number of the element, its positions along
+/// three axes, innermost first, and the condition follow.
+const MARK: &str = "// opening ";
+
+/// A computation in the place of a kernel's loads. Its arguments are the last ones of the kernel: the lengths of its axes but the
+/// outermost, its inputs, and its outputs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Opening {
+    /// The functions, the last of which returns the element as f32. It has one lane and one segment.
+    pub program: Program,
+    /// How many of the program's axes belong to each axis of the kernel, innermost first.
+    pub axes: [usize; 3],
+}
+
+impl Opening {
+    /// Returns a module with the kernel of `module`, in which the computation stands in the place of each opening.
+    pub(super) fn module(&self, module: &str, functions: &Source) -> Result<String> {
+        const HEADER: &str = ".address_size 64\n";
+        let (_, kernel) = module.split_once(HEADER).ok_or(Error::Internal)?;
+        let (before, entry) = kernel.split_once(".entry").ok_or(Error::Internal)?;
+        let (signature, entry) = entry.split_once("\n)").ok_or(Error::Internal)?;
+        let (bounds, body) = entry.split_once("{\n").ok_or(Error::Internal)?;
+        let mut writer = Writer::default();
+        let (sizes, bases) = (self.program.sizes(&mut writer), self.program.bases(&mut writer, None));
+        let mut text = writer.take();
+        let mut early = Vec::new();
+        for line in body.lines() {
+            if let Some((_, registers)) = line.split_once(BEGINNING) {
+                early = self.begin(&mut writer, &sizes, &bases, registers)?;
+            } else if let Some((_, registers)) = line.split_once(MARK) {
+                self.fill(&mut writer, &sizes, &bases, &early, registers)?;
+            } else {
+                text = text + line + "\n";
+            }
+            text += &writer.take();
+        }
+        let parameters: String = self.program.sizes_and_addresses().map(|parameter| format!(",\n\t{parameter}")).collect();
+        let start = format!("{}\n{before}.entry{signature}{parameters}\n){bounds}{{\n", self.program.called(functions)?);
+        Ok(start + &writer.declarations() + &text)
+    }
+
+    /// True if an input that varies along these axes of the program is not the same in all rows.
+    fn by_row(&self, varies: u8) -> bool {
+        let axes = ((1u16 << self.axes[1]) - 1) << self.axes[0];
+        u16::from(varies) & axes != 0
+    }
+
+    /// Loads the inputs that are the same in all rows. Returns their registers.
+    fn begin(&self, writer: &mut Writer, sizes: &[String], bases: &[String], registers: &str) -> Result<Vec<Vec<String>>> {
+        let registers: Vec<&str> = registers.split_whitespace().collect();
+        let &[inner, outer] = registers.as_slice() else { return Err(Error::Internal) };
+        let row = writer.set("b64", "mov.u64", &["0"]);
+        let place: Vec<(String, usize)> = [inner, &row, outer].map(String::from).into_iter().zip(self.axes).collect();
+        Ok(self.program.load(writer, sizes, bases, &place, 1, |varies| !self.by_row(varies)))
+    }
+
+    /// Writes the computation of an element. `early` has the registers of the inputs that are the same in all rows.
+    fn fill(&self, writer: &mut Writer, sizes: &[String], bases: &[String], early: &[Vec<String>], registers: &str) -> Result<()> {
+        let registers: Vec<&str> = registers.split_whitespace().collect();
+        let &[result, element, inner, row, outer, within] = registers.as_slice() else { return Err(Error::Internal) };
+        let place: Vec<(String, usize)> = [inner, row, outer].map(String::from).into_iter().zip(self.axes).collect();
+        writer.element = element.to_string();
+        writer.within = Some(writer.set("pred", "setp.ne.u32", &[within, "0"]));
+        let mut loaded = self.program.load(writer, sizes, bases, &place, 1, |varies| self.by_row(varies));
+        loaded.iter_mut().zip(early).for_each(|(own, early)| own.extend_from_slice(early));
+        let value = self.program.body(writer, bases, &loaded, 1)?;
+        writer.line(&format!("mov.f32 \t{result}, {value};"));
+        Ok(())
+    }
+}

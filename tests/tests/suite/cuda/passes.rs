@@ -1,0 +1,86 @@
+//! Passes over memory of layers that wait for it. A device that is not strict ends groups of elementwise ops with reductions.
+
+use gradlet::cuda::Options;
+use gradlet_core::{Device, Differentiate, Eager, Function, Result, Scope, Tensor};
+use gradlet_tests::gpu::Emulator;
+use gradlet_tests::random::Random;
+
+const DIMS: [u32; 2] = [160, 256];
+
+/// Computes a function of a tensor of [`DIMS`] and of another one.
+type Compute = fn(&dyn Scope, &Tensor, &Tensor) -> Result<Vec<Tensor>>;
+
+/// The kernels of a function, and the tensors of [`DIMS`] that they load and store. What all threads read, such as a mean, counts for each.
+#[derive(Debug, PartialEq)]
+struct Passes {
+    kernels: u64,
+    loaded: f64,
+    stored: f64,
+}
+
+fn numbers(device: &Device, seed: u64) -> Result<Tensor> {
+    let mut random = Random::new(seed);
+    let numbers: Vec<f32> = (0..DIMS[0] * DIMS[1]).map(|_| random.unit() as f32).collect();
+    Tensor::new(device, &numbers, &DIMS)
+}
+
+fn passes(strict: bool, compute: Compute) -> Result<Passes> {
+    let emulator = Emulator::new()?;
+    let device = emulator.gpu()?.create("GPU:0", &Options { strict, ..Options::default() })?;
+    let function = Function::new(move |scope: &dyn Scope, (x, dy): (Tensor, Tensor)| compute(scope, &x, &dy));
+    let (scope, x, dy) = (Eager::new(&device), numbers(&device, 1)?, numbers(&device, 2)?);
+    let call = || function.call(&scope, (x.clone(), dy.clone()))?.iter().map(|result| result.to_vec::<f32>()).collect::<Result<Vec<_>>>();
+    call()?;
+    let (results, counts) = emulator.during(call);
+    results?;
+    let lines = emulator.kernels();
+    let sum = |column: usize| lines.iter().map(|line| line.split(' ').nth(column).unwrap().parse::<f64>().unwrap()).sum::<f64>();
+    let passes = |column: usize| (sum(column) / f64::from(DIMS[0] * DIMS[1] * 4) * 10.0).round() / 10.0;
+    assert_eq!(emulator.report(), "");
+    Ok(Passes { kernels: counts.graph_kernel_nodes, loaded: passes(3), stored: passes(4) })
+}
+
+/// Checks the passes on a strict device and on another one.
+fn check(compute: Compute, [strict, fast]: [(u64, f64, f64); 2]) -> Result<()> {
+    for (is_strict, (kernels, loaded, stored)) in [(true, strict), (false, fast)] {
+        assert_eq!(passes(is_strict, compute)?, Passes { kernels, loaded, stored }, "strict: {is_strict}");
+    }
+    Ok(())
+}
+
+/// Returns what `normalize` returns, and the gradient of its input.
+fn gradient(scope: &dyn Scope, x: &Tensor, dy: &Tensor, normalize: fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
+    let tape = scope.tape();
+    let x = tape.watch(x)?;
+    let y = normalize(&x)?;
+    let loss = y.mul(dy)?.sum(&[], false)?;
+    Ok(vec![y, tape.gradient(&loss, &x)?.expect("a gradient")])
+}
+
+fn layer_norm(x: &Tensor) -> Result<Tensor> {
+    x.layer_norm(&[-1], None, None, 1e-3)
+}
+
+fn batch_norm(x: &Tensor) -> Result<Tensor> {
+    let [y, ..] = x.batch_norm(-1, None, None, 1e-3)?;
+    Ok(y)
+}
+
+/// The mean; the variance; factor and shift; the result, which is the only tensor that is stored.
+#[test]
+fn normalization_stores_its_result_only() -> Result<()> {
+    check(|_, x, _| Ok(vec![layer_norm(x)?]), [(5, 5.8, 2.0), (4, 4.1, 1.0)])?;
+    check(|_, x, _| Ok(vec![batch_norm(x)?]), [(5, 7.9, 2.0), (4, 5.4, 1.0)])
+}
+
+#[test]
+fn gradients_of_normalization_have_fewer_passes() -> Result<()> {
+    check(|scope, x, dy| gradient(scope, x, dy, layer_norm), [(12, 16.8, 8.0), (9, 12.1, 6.0)])?;
+    check(|scope, x, dy| gradient(scope, x, dy, batch_norm), [(12, 21.1, 8.1), (9, 13.0, 6.1)])
+}
+
+/// A loss reads its operands once, and stores almost nothing.
+#[test]
+fn a_loss_is_one_pass() -> Result<()> {
+    check(|_, x, y| Ok(vec![x.sub(y)?.square()?.mean(&[], false)?]), [(2, 3.3, 1.0), (2, 2.1, 0.0)])
+}
