@@ -45,7 +45,7 @@ impl Code {
     /// Returns the name of the kernel's entry.
     pub(crate) fn entry(&self) -> &str {
         match self {
-            Code::Stored { entry, .. } => entry,
+            Code::Stored { entry, .. } | Code::Opened { entry, .. } => entry,
             Code::Elementwise(_) => writer::ENTRY,
         }
     }
