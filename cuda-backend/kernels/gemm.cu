@@ -23,8 +23,9 @@ __device__ inline Elements<1> elements(float one) { return {one}; }
 __device__ inline Elements<4> elements(float4 quad) { return {quad.x, quad.y, quad.z, quad.w}; }
 
 // The end of a product: the bias of the column is added, if there is one, or, if the kernel STEPS, the sum is the gradient for a step of
-// gradient descent or of Adam. The variables and their moments may be the same before and after the step.
-template <bool STEPS> struct End {
+// gradient descent or of Adam. The variables and their moments may be the same before and after the step. If it CLOSES, the host completes
+// the store.
+template <bool STEPS, bool CLOSES> struct End {
     Kind kind;
     unsigned columns; // Number of columns of the product.
     Index start;      // Position of the product's first element.
@@ -61,7 +62,10 @@ template <bool STEPS> struct End {
                 save(new_v, at, own_v);
             }
         }
-        save(new_w, at, sums);
+        if (CLOSES)
+            close(at, *(const Q *)sums.of);
+        else
+            save(new_w, at, sums);
     }
 };
 
@@ -72,8 +76,8 @@ template <bool STEPS> struct End {
 #define END_ARGUMENTS kind, w, m, v, learning_rate, iterations, new_w, new_m, new_v, by
 
 // Returns the end with these parameters. All threads of the block take part.
-template <bool STEPS> __device__ inline End<STEPS> end_of(unsigned columns, Index start, END_PARAMETERS) {
-    End<STEPS> end = {STORED, columns, start, w, m, v, new_w, new_m, new_v};
+template <bool STEPS, bool CLOSES> __device__ inline End<STEPS, CLOSES> end_of(unsigned columns, Index start, END_PARAMETERS) {
+    End<STEPS, CLOSES> end = {STORED, columns, start, w, m, v, new_w, new_m, new_v};
     if (STEPS) {
         __shared__ float alpha;
         if (threadIdx.x == 0) alpha = kind == ADAM ? Adam<float>::corrected(*learning_rate, *iterations, by) : 0;
@@ -87,7 +91,7 @@ template <bool STEPS> __device__ inline End<STEPS> end_of(unsigned columns, Inde
 
 // y = a · b. Block (x, y, z) computes tile x of product y, and of each following product that is a multiple of the grid's height away, for
 // the elements of the sums from z * each to before (z + 1) * each. If the grid has some depth, new_w is a workspace for the parts.
-template <typename T, bool STEPS>
+template <typename T, bool STEPS, bool CLOSES>
 __device__ inline void gemm(const float *a, const float *b, const Shapes &of, unsigned products, unsigned each, END_PARAMETERS) {
     __shared__ __align__(16) float memory[T::SHARED];
     unsigned down = (of.m - 1) / T::ROWS + 1, along = (of.n - 1) / T::COLUMNS + 1;
@@ -103,13 +107,13 @@ __device__ inline void gemm(const float *a, const float *b, const Shapes &of, un
         Sums<T> sums;
         multiply<T>(memory, left, right, until - from, sums);
         Index start = ((Index)blockIdx.z * products + product) * of.m * of.n;
-        finish<T>(memory, sums, first_row, first_column, of.m, of.n, end_of<STEPS>(of.n, start, END_ARGUMENTS));
+        finish<T>(memory, sums, first_row, first_column, of.m, of.n, end_of<STEPS, CLOSES>(of.n, start, END_ARGUMENTS));
     }
 }
 
 // Adds `count` parts of products of `elements` elements in `columns` columns, in the order of the parts.
-template <typename Q>
-__device__ inline void sum(const float *parts, unsigned count, Index elements, unsigned columns, const End<true> &end) {
+template <typename Q, typename End>
+__device__ inline void sum(const float *parts, unsigned count, Index elements, unsigned columns, const End &end) {
     const unsigned WIDTH = sizeof(Q) / sizeof(float);
 #pragma unroll 1
     for (Index at = first_element() * WIDTH; at < elements; at += all_threads() * WIDTH) {
@@ -127,18 +131,18 @@ __device__ inline void sum(const float *parts, unsigned count, Index elements, u
     }
 }
 
-#define GEMM(NAME, TILE, BLOCKS, STEPS)                                                                                                    \
+#define GEMM(NAME, TILE, BLOCKS, STEPS, CLOSES)                                                                                            \
     extern "C" __global__ void __launch_bounds__(TILE::THREADS, BLOCKS)                                                                    \
     NAME(unsigned *fault, unsigned step, const float *a, const float *b, const __grid_constant__ Shapes of, unsigned products,             \
          unsigned each, END_PARAMETERS) {                                                                                                  \
         GUARD;                                                                                                                             \
-        gemm<TILE, STEPS>(a, b, of, products, each, END_ARGUMENTS);                                                                        \
+        gemm<TILE, STEPS, CLOSES>(a, b, of, products, each, END_ARGUMENTS);                                                                \
     }
-#define SUM(NAME, Q)                                                                                                                       \
+#define SUM(NAME, Q, STEPS, CLOSES)                                                                                                        \
     extern "C" __global__ void __launch_bounds__(256)                                                                                      \
     NAME(unsigned *fault, unsigned step, const float *parts, unsigned count, Index elements, unsigned columns, END_PARAMETERS) {           \
         GUARD;                                                                                                                             \
-        sum<Q>(parts, count, elements, columns, end_of<true>(columns, 0, END_ARGUMENTS));                                                  \
+        sum<Q>(parts, count, elements, columns, end_of<STEPS, CLOSES>(columns, 0, END_ARGUMENTS));                                         \
     }
 
 typedef Tile<128, 128, 8, 4, 2> Large;
@@ -146,9 +150,16 @@ typedef Tile<64, 64, 16, 2, 2> Small;
 typedef Tile<128, 32, 8, 4, 1> Narrow;
 typedef Tile<32, 128, 8, 1, 4> Flat;
 
-GEMM(gemm_128x128_f32, Large, 2, false)
-GEMM(gemm_64x64_f32, Small, 4, true)
-GEMM(gemm_128x32_f32, Narrow, 4, false)
-GEMM(gemm_32x128_f32, Flat, 4, false)
-SUM(gemm_sum_f32, float)
-SUM(gemm_sum_f32_4, float4)
+GEMM(gemm_128x128_f32, Large, 2, false, false)
+GEMM(gemm_64x64_f32, Small, 4, true, false)
+GEMM(gemm_128x32_f32, Narrow, 4, false, false)
+GEMM(gemm_32x128_f32, Flat, 4, false, false)
+SUM(gemm_sum_f32, float, true, false)
+SUM(gemm_sum_f32_4, float4, true, false)
+
+GEMM(gemm_128x128_f32_closing, Large, 2, false, true)
+GEMM(gemm_64x64_f32_closing, Small, 4, false, true)
+GEMM(gemm_128x32_f32_closing, Narrow, 4, false, true)
+GEMM(gemm_32x128_f32_closing, Flat, 4, false, true)
+SUM(gemm_sum_f32_closing, float, false, true)
+SUM(gemm_sum_f32_4_closing, float4, false, true)

@@ -191,8 +191,8 @@ template <unsigned LINES, unsigned DEPTH, unsigned THREADS, typename W> struct F
     }
 };
 
-// The end: the bias of the column is added, if there is one.
-struct Store {
+// The end: the bias of the column is added, if there is one. If it CLOSES, the host completes the store.
+template <bool CLOSES> struct Store {
     const Windows &of;
     const float *bias;
     float *y;
@@ -205,13 +205,22 @@ struct Store {
         return of.y_start + (int)pixel.image * of.y_image_step + (int)pixel.row * of.y_row_step + (int)pixel.column * of.y_column_step;
     }
 
-    __device__ inline void store(Index at, unsigned column, float sum) const { y[at] = bias ? sum + bias[column] : sum; }
+    __device__ inline void store(Index at, unsigned column, float sum) const {
+        if (bias) sum += bias[column];
+        if (CLOSES)
+            close(at, sum);
+        else
+            y[at] = sum;
+    }
     __device__ inline void store(Index at, unsigned column, float4 sums) const {
         if (bias) {
             float4 own = *(const float4 *)(bias + column);
             sums = make_float4(sums.x + own.x, sums.y + own.y, sums.z + own.z, sums.w + own.w);
         }
-        *(float4 *)(y + at) = sums;
+        if (CLOSES)
+            close(at, sums);
+        else
+            *(float4 *)(y + at) = sums;
     }
 };
 
@@ -233,7 +242,7 @@ struct Kinds {
 
 // The windows of the images, multiplied by the filter: a convolution, or the gradient of the images of one. Block (x, y, z) computes tile x
 // of the product of kind y, for part z of the sums. If there are several parts, y is a workspace for the parts, of `elements` each.
-template <typename T>
+template <typename T, bool CLOSES>
 __device__ inline void convolve(const float *images, const float *filter, const float *bias, float *y, const Kinds &kinds, unsigned n,
                                 Index elements) {
     __shared__ __align__(16) float memory[T::SHARED];
@@ -248,7 +257,7 @@ __device__ inline void convolve(const float *images, const float *filter, const 
     FilterLines<T::COLUMNS, T::DEPTH, T::THREADS, Lines> columns(filter, windows, n, first_column, part.from, part.end);
     Sums<T> sums;
     multiply<T>(memory, windows, columns, part.end - part.from, sums);
-    Store store = {of, bias, y + blockIdx.z * elements, n, gridDim.y == 1};
+    Store<CLOSES> store = {of, bias, y + blockIdx.z * elements, n, gridDim.y == 1};
     finish<T>(memory, sums, first_row, first_column, of.m, n, store);
 }
 
@@ -302,23 +311,23 @@ __device__ inline void filter_grad(const float *images, const float *dy, float *
     Matrix<T::COLUMNS, T::DEPTH, T::THREADS> right(dy, n, of.m, false, first_column, part.from, part.end);
     Sums<T> sums;
     multiply<T>(memory, left, right, part.end - part.from, sums);
-    Store store = {of, nullptr, y + blockIdx.z * elements, n, true};
+    Store<false> store = {of, nullptr, y + blockIdx.z * elements, n, true};
     finish<T>(memory, sums, first_row, first_column, of.length, n, store);
 }
 
-#define CONVOLVE(TILE, BLOCKS, NAME)                                                                                                       \
+#define CONVOLVE(TILE, BLOCKS, NAME, CLOSES)                                                                                               \
     extern "C" __global__ void __launch_bounds__(TILE::THREADS, BLOCKS)                                                                    \
-    convolve_##NAME##_f32(unsigned *fault, unsigned step, const float *images, const float *filter, const float *bias, float *y,           \
+    convolve_##NAME(unsigned *fault, unsigned step, const float *images, const float *filter, const float *bias, float *y,                 \
                           const __grid_constant__ Kinds kinds, unsigned n, Index elements) {                                               \
         GUARD;                                                                                                                             \
-        convolve<TILE>(images, filter, bias, y, kinds, n, elements);                                                                       \
+        convolve<TILE, CLOSES>(images, filter, bias, y, kinds, n, elements);                                                               \
     }
-#define FILTER_GRAD(TILE, BLOCKS, NAME)                                                                                             \
+#define FILTER_GRAD(TILE, BLOCKS, NAME)                                                                                                    \
     extern "C" __global__ void __launch_bounds__(TILE::THREADS, BLOCKS)                                                                    \
     filter_grad_##NAME##_f32(unsigned *fault, unsigned step, const float *images, const float *dy, float *y,                               \
                              const __grid_constant__ Windows of, unsigned n, Index elements) {                                             \
         GUARD;                                                                                                                             \
-        filter_grad<TILE>(images, dy, y, of, n, elements);                                                                          \
+        filter_grad<TILE>(images, dy, y, of, n, elements);                                                                                 \
     }
 
 typedef Tile<128, 128, 8, 4, 2> Large;
@@ -326,8 +335,11 @@ typedef Tile<128, 64, 8, 4, 1> Tall;
 typedef Tile<128, 32, 8, 4, 1> Narrow;
 typedef Tile<64, 64, 8, 2, 2> Small;
 
-CONVOLVE(Large, 2, 128x128)
-CONVOLVE(Tall, 3, 128x64)
-CONVOLVE(Narrow, 4, 128x32)
+CONVOLVE(Large, 2, 128x128_f32, false)
+CONVOLVE(Tall, 3, 128x64_f32, false)
+CONVOLVE(Narrow, 4, 128x32_f32, false)
+CONVOLVE(Large, 2, 128x128_f32_closing, true)
+CONVOLVE(Tall, 3, 128x64_f32_closing, true)
+CONVOLVE(Narrow, 4, 128x32_f32_closing, true)
 FILTER_GRAD(Tall, 3, 128x64)
 FILTER_GRAD(Small, 4, 64x64)

@@ -215,6 +215,12 @@ __device__ inline Position position_of(unsigned tile, unsigned down, unsigned al
     return {group * HEIGHT + rest % height, rest / height};
 }
 
+// The end of a product in whose place the host computes elements of other tensors and stores them (`ptx/opening.rs`).
+__device__ inline void close(Index at, float sum) { asm volatile("// closing %0 %1" ::"f"(sum), "l"(at) : "memory"); }
+__device__ inline void close(Index at, float4 sums) {
+    asm volatile("// closing %0 %1 %2 %3 %4" ::"f"(sums.x), "f"(sums.y), "f"(sums.z), "f"(sums.w), "l"(at) : "memory");
+}
+
 // Calls `end` with the elements of a tile, whose first one is in row `first_row` and column `first_column` of y[m,n]. The threads of a
 // block exchange the elements through shared memory, so that neighbouring threads get neighbouring elements of a row: quads if `whole`.
 // `end.row(row)` is the position of a row's first element.

@@ -380,7 +380,7 @@ impl Remote for Handle {
     }
 
     fn fuses(&self) -> Fuses {
-        if self.0.prepares { Fuses::Reductions } else { Fuses::Nothing }
+        if self.0.prepares { Fuses::Neighbours } else { Fuses::Nothing }
     }
 
     fn record(&self, steps: Vec<Step>) -> Result<Option<Box<dyn Recorded>>> {
@@ -417,6 +417,12 @@ impl Recorded for Prepared {
 /// True if a member of a group is its last one, a reduction.
 fn reduces(member: &Member) -> bool {
     [ops::code::sum, ops::code::mean, ops::code::max].contains(&member.op.code)
+}
+
+/// True if a member of a group is its first one, a product.
+fn multiplies(member: &Member) -> bool {
+    use ops::code;
+    [code::matmul, code::dense, code::conv2d, code::conv2d_input_grad].contains(&member.op.code)
 }
 
 /// Returns a slot's tensor. Panics if its buffer is not there.
@@ -467,8 +473,8 @@ impl Hidden {
             let Some(slot) = &member.kept else { continue };
             let range = state.operand(&placed(slot, bases));
             assert!(written.iter().all(|other| !meet(other, &range)), "outputs of a group overlap");
-            // A thread reads and writes only its own elements, but a reduction writes those that result from the elements of many.
-            let own = |other: &Range<usize>| *other == range && !reduces(member);
+            // A thread reads and writes only its own elements. Those of products and reductions result from the elements of many.
+            let own = |other: &Range<usize>| *other == range && !reduces(member) && !multiplies(&members[0]);
             assert!(read_from.iter().all(|other| !meet(other, &range) || own(other)), "a group writes a part of what it reads");
             state.memory[range.clone()].copy_from_slice(value);
             written.push(range);

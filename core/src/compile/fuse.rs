@@ -1,8 +1,9 @@
 //! Decides which nodes run together: neighbours that compute element by element. They run block by block. Intermediate values therefore
-//! stay in the cache, and values that no other node reads exist only one block at a time. On a remote device, a reduction may end a group.
+//! stay in the cache, and values that no other node reads exist only one block at a time. On a remote device, a product may begin a group,
+//! and a reduction may end it.
 
 use crate::base::shape::Shape;
-use crate::compile::endings;
+use crate::compile::neighbours;
 use crate::compile::plan::{Division, Fusion, Step, is_by_element, is_view};
 use crate::tensor::device::Device;
 use crate::tensor::device::remote::Fuses;
@@ -19,7 +20,7 @@ pub(crate) const MAX_THREADS: usize = 16;
 
 impl Fusion {
     /// No fusion: every node is a step.
-    pub(crate) const NONE: Fusion = Fusion { block: usize::MAX, threads: 1, grain: usize::MAX, registers: false, reductions: false };
+    pub(crate) const NONE: Fusion = Fusion { block: usize::MAX, threads: 1, grain: usize::MAX, registers: false, neighbours: false };
 
     /// Returns the settings for `device`: blocks of 1024 elements, at most [`MAX_THREADS`] threads, and at least 65,536 elements for each
     /// thread. A remote device computes node by node, unless it fuses.
@@ -29,7 +30,7 @@ impl Fusion {
         };
         match remote.fuses() {
             Fuses::Nothing => Fusion::NONE,
-            fuses => Fusion { block: 0, registers: true, reductions: fuses == Fuses::Reductions, ..Fusion::NONE },
+            fuses => Fusion { block: 0, registers: true, neighbours: fuses == Fuses::Neighbours, ..Fusion::NONE },
         }
     }
 
@@ -37,17 +38,18 @@ impl Fusion {
     pub(crate) fn steps(&self, graph: &Graph, order: &[usize]) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut open: Option<Open> = None;
+        let order = if self.neighbours { &neighbours::brought_together(graph, order) } else { order };
         for &index in order {
             let node = &graph.nodes[index];
             let fits = self.fits(graph, node);
             if let Some(group) = &mut open
-                && (is_view(graph, node) || fits.as_ref().is_some_and(|fits| group.join(node, fits)))
+                && (is_view(graph, node) || fits.as_ref().is_some_and(|fits| group.follows(graph, node) && group.join(node, fits)))
             {
                 group.nodes.push(index);
                 continue;
             }
             if let Some(mut group) = open.take() {
-                let ended = self.reductions && group.end(graph, node);
+                let ended = self.neighbours && group.end(graph, node);
                 group.nodes.extend(ended.then_some(index));
                 steps.extend(self.close(group));
                 if ended {
@@ -56,6 +58,7 @@ impl Fusion {
             }
             match fits {
                 Some(fits) => open = Some(Open::new(index, node, fits)),
+                None if self.neighbours && neighbours::is_product(graph, node) => open = Some(Open::product(index, graph, node)),
                 None => steps.push(Step::single(index)),
             }
         }
@@ -163,12 +166,28 @@ struct Open {
     layout: Layout,
     written: Vec<ValueId>,
     read: Vec<ValueId>,
+    /// The value of the product with which the group begins.
+    product: Option<ValueId>,
 }
 
 impl Open {
     fn new(index: usize, node: &Node, layout: Layout) -> Open {
         let nodes = alloc::vec![index];
-        Open { nodes, members: 1, layout, written: node.outputs.clone(), read: node.inputs.clone() }
+        Open { nodes, members: 1, layout, written: node.outputs.clone(), read: node.inputs.clone(), product: None }
+    }
+
+    /// Begins a group with a product.
+    fn product(index: usize, graph: &Graph, node: &Node) -> Open {
+        let value = node.outputs[0];
+        let elements = graph.values[value].tensor_type.shape.elements().unwrap_or(0);
+        Open { product: Some(value), ..Open::new(index, node, Layout { elements, columns: 1, edges: Vec::new() }) }
+    }
+
+    /// True if `node` may follow the product, if there is one. The first node that does reads it.
+    fn follows(&self, graph: &Graph, node: &Node) -> bool {
+        let Some(product) = self.product else { return true };
+        let reads = || node.inputs.iter().any(|&id| self.root(graph, id) == product);
+        neighbours::is_plain(graph, node) && (self.members > 1 || reads())
     }
 
     /// Adds `node` to the group if the node has the same number of elements and a layout that fits, and if the group has room. Returns true
@@ -191,7 +210,7 @@ impl Open {
 
     /// Ends the group with `node` if that is a reduction of one of the group's values, and the group has room. Returns true if it did.
     fn end(&mut self, graph: &Graph, node: &Node) -> bool {
-        let Some((value, edges)) = endings::reduction(graph, node) else { return false };
+        let Some((value, edges)) = neighbours::reduction(graph, node).filter(|_| self.product.is_none()) else { return false };
         let ends = self.written.contains(&self.root(graph, value)) && self.written.len() < MAX_WRITES && self.layout.add_edges(&edges);
         self.members += usize::from(ends);
         ends

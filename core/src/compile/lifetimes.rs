@@ -93,16 +93,15 @@ impl<'g> Layout<'g> {
             self.touch(id, at.time);
         }
         for (output, &id) in node.outputs.iter().enumerate() {
-            // The result of a reduction that ends a group is in memory, which no thread of the group may still read.
-            let reduces = at.step.nodes.len() > 1 && !is_by_element(node) && !is_view(self.graph, node);
-            let internal = at.step.nodes.len() > 1 && last_reads[id] < at.end && !reduces;
+            let apart = self.is_apart(node, at);
+            let internal = at.step.nodes.len() > 1 && last_reads[id] < at.end && (!apart || last_reads[id] > at.node);
             if let Some(variable) = decided.direct[id] {
                 self.open(id, Location::Variable(variable), at.time);
             } else if let Some(input) = bodies.and_then(|bodies| bodies.updated(output)) {
                 self.storage_of[id] = self.storage_of[node.inputs[input]];
             } else if internal && self.registers && !is_view(self.graph, node) {
                 self.open(id, Location::Register, at.time);
-            } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads).filter(|_| !reduces) {
+            } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads).filter(|_| !apart) {
                 self.storage_of[id] = Some(shared);
             } else if internal && at.step.division != Division::NONE {
                 self.open(id, Location::BLOCK, at.time);
@@ -118,6 +117,14 @@ impl<'g> Layout<'g> {
             self.workspaces.push((index, self.storages.len()));
             self.storages.push(Storage { location: Location::SCRATCH, bytes, first: at.time, last: at.time });
         }
+    }
+
+    /// True if the results of `node` must have storage areas of their own, because other threads of its group may still read: those of a
+    /// group with a product, and that of a reduction.
+    fn is_apart(&self, node: &Node, at: &Position<'_>) -> bool {
+        let computes = |node: &Node| !is_by_element(node) && !is_view(self.graph, node);
+        let product = at.step.nodes.first().is_some_and(|&first| computes(&self.graph.nodes[first]));
+        at.step.nodes.len() > 1 && !is_view(self.graph, node) && (product || computes(node))
     }
 
     /// Creates a storage area for value `id`, first written at time `first`. Time 0 is before the first step.

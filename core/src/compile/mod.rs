@@ -8,14 +8,14 @@
 //! | [`planner`] | decides the order of the nodes and the location of each value; the result is a [`plan`] |
 //!
 //! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`] with
-//! [`endings`]. For a device, it uses [`pools`].
+//! [`neighbours`]. For a device, it uses [`pools`].
 
 pub(crate) mod assignments;
 pub(crate) mod divide;
-pub(crate) mod endings;
 pub mod fuse;
 pub(crate) mod inline;
 pub(crate) mod lifetimes;
+pub(crate) mod neighbours;
 pub mod optimize;
 pub(crate) mod order;
 pub mod plan;

@@ -46,7 +46,7 @@ pub enum Target {
     Host(Fusion),
 }
 
-/// A step of a plan: one node, or several nodes that run together: elementwise ones, block by block, and perhaps a reduction after them.
+/// A step of a plan: one node, or several nodes that run together: elementwise ones, block by block, and perhaps a neighbour.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The nodes, in execution order.
@@ -87,8 +87,8 @@ pub struct Fusion {
     pub grain: usize,
     /// True for a remote device, which keeps the values between the nodes of a group in registers. It has no blocks.
     pub registers: bool,
-    /// True if a group of such a device may end with a reduction.
-    pub reductions: bool,
+    /// True if a group of such a device may begin with a product, or end with a reduction.
+    pub neighbours: bool,
 }
 
 /// The division of a group's tensors into blocks.

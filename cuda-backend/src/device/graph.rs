@@ -154,7 +154,9 @@ impl Prepared {
                     (inputs, outputs) = (grouped.inputs, grouped.outputs);
                     Ok(grouped.calls)
                 };
-                let launches = Mutex::new(device.prepare_for(index, lower)?);
+                let first = members.first().ok_or(Error::Internal)?;
+                let target = device.target_for(first.op, first.output.dtype);
+                let launches = Mutex::new(device.prepare_for(&target, index, lower)?);
                 Ok(Prepared { op: None, on_host: false, product: None, launches, inputs, outputs, refuses: false })
             }
         }

@@ -114,7 +114,7 @@ impl Shared {
     }
 
     /// Returns the facts for which `op` is lowered for elements of `dtype`. Before the first op on tensor cores, it checks their kernels.
-    fn target_for(&self, op: &OpDef, dtype: DType) -> Target {
+    pub(crate) fn target_for(&self, op: &OpDef, dtype: DType) -> Target {
         let target = self.target();
         if !lower::tensor_core::has_kernel(op, dtype, &target) {
             return target;
@@ -181,10 +181,15 @@ impl Shared {
     }
 
     /// Prepares the launches to which `lower` lowers step `step`.
-    pub(crate) fn prepare_for(&self, step: u32, mut lower: impl FnMut(&Target) -> Result<Vec<KernelCall>>) -> Result<Vec<Ready>> {
-        let mut calls = lower(&self.target())?;
+    pub(crate) fn prepare_for(
+        &self,
+        target: &Target,
+        step: u32,
+        mut lower: impl FnMut(&Target) -> Result<Vec<KernelCall>>,
+    ) -> Result<Vec<Ready>> {
+        let mut calls = lower(target)?;
         if self.lacks_workspace(&calls)? {
-            calls = lower(&self.target())?;
+            calls = lower(&Target { workspace: self.workspace.size(), ..*target })?;
         }
         calls.iter().map(|call| self.ready(call, step)).collect()
     }
@@ -425,7 +430,7 @@ impl Remote for Cuda {
 
     fn fuses(&self) -> Fuses {
         // A strict device sums in the order of the portable kernels.
-        if self.0.target.strict { Fuses::Elementwise } else { Fuses::Reductions }
+        if self.0.target.strict { Fuses::Elementwise } else { Fuses::Neighbours }
     }
 
     fn record(&self, steps: Vec<Step>) -> Result<Option<Box<dyn Recorded>>> {

@@ -40,7 +40,24 @@ pub(crate) enum Argument {
     Workspace,
 }
 
+impl Argument {
+    /// Returns the argument with other operands: `operand` returns those that replace inputs and outputs.
+    pub(crate) fn with(self, operand: &impl Fn(Argument) -> Argument) -> Argument {
+        match self {
+            Argument::Input(_) | Argument::Output(_) => operand(self),
+            Argument::Structure(fields) => Argument::Structure(fields.into_iter().map(|field| field.with(operand)).collect()),
+            other => other,
+        }
+    }
+}
+
 impl KernelCall {
+    /// Returns the launch with other operands.
+    pub(crate) fn with(mut self, operand: impl Fn(Argument) -> Argument) -> KernelCall {
+        self.arguments = self.arguments.into_iter().map(|argument| argument.with(&operand)).collect();
+        self
+    }
+
     /// True if the launch uses the device's workspace.
     pub(crate) fn needs_workspace(&self) -> bool {
         self.arguments.iter().any(|argument| matches!(argument, Argument::Workspace))

@@ -2,6 +2,7 @@
 
 pub(crate) mod array;
 pub(crate) mod call;
+mod closing;
 pub(crate) mod conv;
 mod depthwise;
 pub(crate) mod elementwise;
@@ -64,10 +65,12 @@ pub fn has_kernel(op: &OpDef, dtype: DType, target: &Target) -> bool {
     FAMILIES.iter().any(|family| (family.has_kernel)(op, dtype, target))
 }
 
-/// Lowers a group with `elements` elements. All its members compute element by element, but the last one may be a reduction.
+/// Lowers a group with `elements` elements. All its members compute element by element, but the first one may be a product, or the last one
+/// a reduction.
 pub(crate) fn group(elements: usize, members: &[Member], target: &Target) -> Result<Grouped> {
-    match members.split_last() {
-        Some((last, others)) if !elementwise::is_elementwise(last.op) => reduce::group(others, last, target),
+    match members {
+        [others @ .., last] if !elementwise::is_elementwise(last.op) => reduce::group(others, last, target),
+        [first, others @ ..] if !elementwise::is_elementwise(first.op) => closing::group(elements, first, others, target),
         _ => elementwise::group(elements, members, target),
     }
 }

@@ -11,11 +11,17 @@ const BEGINNING: &str = "// opening begins ";
 /// three axes, innermost first, and the condition follow.
 const MARK: &str = "// opening ";
 
-/// A computation in the place of a kernel's loads. Its arguments are the last ones of the kernel: the lengths of its axes but the
+/// Comment where a kernel would store neighbouring elements. The registers with the elements, one or four, and the number of the first
+/// element follow.
+const CLOSING: &str = "// closing ";
+
+/// A computation in the place of a kernel's loads or stores. Its arguments are the last ones of the kernel: the lengths of its axes but the
 /// outermost, its inputs, and its outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Opening {
     /// The functions, the last of which returns the element as f32. It has one lane and one segment.
+    ///
+    /// In the place of stores, the functions take the element, which is given.
     pub program: Program,
     /// How many of the program's axes belong to each axis of the kernel, innermost first.
     pub axes: [usize; 3],
@@ -38,6 +44,8 @@ impl Opening {
                 early = self.begin(&mut writer, &sizes, &bases, registers)?;
             } else if let Some((_, registers)) = line.split_once(MARK) {
                 self.fill(&mut writer, &sizes, &bases, &early, registers)?;
+            } else if let Some((_, registers)) = line.split_once(CLOSING) {
+                self.close(&mut writer, &sizes, &bases, registers)?;
             } else {
                 text = text + line + "\n";
             }
@@ -72,8 +80,18 @@ impl Opening {
         writer.within = Some(writer.set("pred", "setp.ne.u32", &[within, "0"]));
         let mut loaded = self.program.load(writer, sizes, bases, &place, 1, |varies| self.by_row(varies));
         loaded.iter_mut().zip(early).for_each(|(own, early)| own.extend_from_slice(early));
-        let value = self.program.body(writer, bases, &loaded, 1)?;
+        let value = self.program.body(writer, bases, &loaded, &[], 1)?;
         writer.line(&format!("mov.f32 \t{result}, {value};"));
         Ok(())
+    }
+
+    /// Writes the computation in the place of a store.
+    fn close(&self, writer: &mut Writer, sizes: &[String], bases: &[String], registers: &str) -> Result<()> {
+        let registers: Vec<String> = registers.split_whitespace().map(String::from).collect();
+        let (element, given) = registers.split_last().ok_or(Error::Internal)?;
+        writer.element = element.clone();
+        let place = [(element.clone(), self.program.axes)];
+        let loaded = self.program.load(writer, sizes, bases, &place, given.len(), |_| true);
+        self.program.body(writer, bases, &loaded, given, given.len()).map(drop)
     }
 }

@@ -52,6 +52,8 @@ pub(crate) enum Operand {
     Load(usize),
     /// The result of an earlier call.
     Call(usize),
+    /// The element that the kernel has computed, if the program is at its end.
+    Given,
 }
 
 /// A function of `kernels/functions.cu`.

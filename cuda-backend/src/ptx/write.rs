@@ -47,7 +47,7 @@ impl Program {
             writer.begin_loop(lanes);
             let numbers = [(writer.element.clone(), self.axes)];
             let loaded = self.load(&mut writer, &sizes, &bases, &numbers, lanes, |_| true);
-            self.body(&mut writer, &bases, &loaded, lanes)?;
+            self.body(&mut writer, &bases, &loaded, &[], lanes)?;
             writer.end_loop();
         }
         Ok(writer.finish(&self.parameters()))
@@ -78,9 +78,16 @@ impl Program {
         BEFORE + self.operands()
     }
 
-    /// Computes `lanes` elements, from the writer's current one on, of inputs that are loaded. `bases` are the tensors' addresses. Returns
-    /// the register with the result of the last call for the last one.
-    pub(super) fn body(&self, writer: &mut Writer, bases: &[String], loaded: &[Vec<String>], lanes: usize) -> Result<String> {
+    /// Computes `lanes` elements, from the writer's current one on, of inputs that are loaded and elements that are given. `bases` are
+    /// the tensors' addresses. Returns the register with the result of the last call for the last one.
+    pub(super) fn body(
+        &self,
+        writer: &mut Writer,
+        bases: &[String],
+        loaded: &[Vec<String>],
+        given: &[String],
+        lanes: usize,
+    ) -> Result<String> {
         let outputs = &bases[self.loads.len()..];
         let mut last = None;
         let mut kept: Vec<Vec<String>> = vec![Vec::new(); outputs.len()];
@@ -94,6 +101,7 @@ impl Program {
                         Some((values.get(lane).or(values.first())?.clone(), self.loads.get(*index)?.dtype))
                     }
                     Operand::Call(index) => results.get(*index).cloned(),
+                    Operand::Given => Some((given.get(lane)?.clone(), DType::F32)),
                 });
                 let arguments: Vec<(String, DType)> = arguments.collect::<Option<_>>().ok_or(Error::Internal)?;
                 results.push((writer.call(call, &arguments), call.result));

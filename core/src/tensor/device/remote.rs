@@ -80,9 +80,14 @@ pub enum Fuses {
     Nothing,
     /// Groups of elementwise nodes.
     Elementwise,
-    /// Groups of elementwise nodes, and such groups that end with a reduction of a value of theirs: a sum or mean of floats of at most 32
-    /// bits, or a maximum of f32. It reduces an axis, or neighbouring axes, and has from 1 to 2³² − 1 elements.
-    Reductions,
+    /// Groups of elementwise nodes, and such groups that begin with a product or end with a reduction.
+    ///
+    /// The product is a `matmul`, `dense`, `conv2d` or `conv2d_input_grad` of f32. The outputs of all nodes are then f32 and overlap
+    /// nothing that the group reads, and the last node's is kept.
+    ///
+    /// The reduction reduces a value of the group: a sum or mean of floats of at most 32 bits, or a maximum of f32. It reduces an axis, or
+    /// neighbouring axes, and has from 1 to 2³² − 1 elements.
+    Neighbours,
 }
 
 /// Steps of a compiled function that a device has prepared.
@@ -102,8 +107,8 @@ pub trait Recorded: ThreadSafe {
 pub enum Step {
     /// An op.
     Op(StepOp),
-    /// Nodes that compute element by element, in this order, and perhaps a reduction after them ([`Fuses::Reductions`]). The device
-    /// computes them together, and keeps the values between them in registers.
+    /// Nodes that compute element by element, in this order, and perhaps a product before or a reduction after them
+    /// ([`Fuses::Neighbours`]). The device computes them together, and keeps the values between them in registers.
     Group {
         /// Number of elements of each output but the reduction's.
         elements: usize,

@@ -1,11 +1,11 @@
 //! Groups of elementwise nodes, which run as one kernel.
 
-use super::{axes, launch, stretches};
+use super::{axes, is_elementwise, launch, stretches};
 use crate::lower::Target;
 use crate::lower::call::KernelCall;
 use crate::ptx::program::{Call, Function, Load, Operand, Program};
 use gradlet_core::device::{Member, Slot, Source};
-use gradlet_core::{Error, Result};
+use gradlet_core::{Error, Result, ops};
 
 /// The launches of a group, and the places of their inputs and outputs.
 pub(crate) struct Grouped {
@@ -24,11 +24,16 @@ pub(crate) fn group(elements: usize, members: &[Member], target: &Target) -> Res
 /// A program, the lengths of its axes, and the places of its inputs and outputs.
 type Placed = (Program, Vec<u64>, Vec<Slot>, Vec<Slot>);
 
-/// Returns the program of a group. Its axes also end where these stretches do.
+/// Returns the program of a group. A member that does not compute element by element is given. The axes also end where `stretches` do.
 pub(crate) fn program(members: &[Member], stretches: Option<Vec<(u64, bool)>>) -> Result<Placed> {
     let mut inputs: Vec<Input> = Vec::new();
     let mut calls: Vec<Call> = Vec::with_capacity(members.len());
     for (index, member) in members.iter().enumerate() {
+        if !is_elementwise(member.op) {
+            let function = Function::of(&ops::identity::DEF, member.output.dtype).ok_or(Error::Internal)?;
+            calls.push(Call { function, arguments: vec![Operand::Given], result: member.output.dtype, kept: member.kept.is_some() });
+            continue;
+        }
         let arguments: Result<Vec<Operand>> = member.inputs.iter().map(|source| operand(source, index, member, &mut inputs)).collect();
         let dtype = match member.inputs.first().ok_or(Error::Internal)? {
             Source::Memory(slot) => slot.tensor_type.dtype,
@@ -37,7 +42,8 @@ pub(crate) fn program(members: &[Member], stretches: Option<Vec<(u64, bool)>>) -
         let function = Function::of(member.op, dtype).ok_or(Error::NoKernel { op: member.op.name, dtype })?;
         calls.push(Call { function, arguments: arguments?, result: member.output.dtype, kept: member.kept.is_some() });
     }
-    let (axes, varies) = axes(&inputs.iter().map(|input| input.stretches.clone()).chain(stretches).collect::<Vec<_>>())?;
+    let whole = members.first().map(|member| super::stretches(&member.output.shape, &member.output.shape));
+    let (axes, varies) = axes(&inputs.iter().map(|input| input.stretches.clone()).chain(whole).chain(stretches).collect::<Vec<_>>())?;
     let loads = inputs.iter().zip(varies).map(|(input, varies)| Load { dtype: input.slot.tensor_type.dtype, varies }).collect();
     let outputs = members.iter().filter_map(|member| member.kept).collect();
     Ok((Program::new(axes.len(), loads, calls), axes, inputs.iter().map(|input| input.slot).collect(), outputs))
@@ -71,7 +77,7 @@ fn operand(source: &Source, index: usize, member: &Member, inputs: &mut Vec<Inpu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradlet_core::{DType, Shape, TensorType, ops};
+    use gradlet_core::{DType, Shape, TensorType};
 
     fn tensor(dims: &[u32]) -> TensorType {
         TensorType::new(DType::F32, Shape::new(dims).unwrap())

@@ -3,10 +3,12 @@
 use crate::cnn::bytes;
 use crate::hiding::groups::run;
 use gradlet::cuda::Options;
+use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::{DType, Device, Eager, Function, Result, Scope, Tensor};
 use gradlet_tests::gpu;
 use gradlet_tests::gpu::Emulator;
 use gradlet_tests::random::Random;
+use std::sync::Arc;
 
 /// Compiled, random ops have the bits that they have one by one. Compared with a CPU's, only functions such as tanh differ.
 #[test]
@@ -112,5 +114,89 @@ fn reductions_end_groups() -> Result<()> {
     }
     assert!(2 * together < alone, "{together} launches with groups, {alone} without");
     assert_eq!(emulator.report(), "");
+    Ok(())
+}
+
+/// A function of some tensors.
+type Compute = Arc<dyn Fn(Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync>;
+
+/// A product or a convolution of random shape, and elementwise ops on its result and on other tensors.
+fn continued(device: &Device, seed: u64) -> Result<(Vec<Tensor>, Compute)> {
+    let random = &mut Random::new(seed);
+    let number = |random: &mut Random, dims: &[u32]| {
+        let numbers: Vec<f32> = (0..dims.iter().product::<u32>()).map(|_| random.unit() as f32).collect();
+        Tensor::new(device, &numbers, dims)
+    };
+    let kind = random.below(4);
+    let [m, k, n] = [0; 3].map(|_| random.pick(&[1u32, 3, 5, 8, 12, 32, 33, 70, 130]));
+    let k = if random.below(4) == 0 { 600 } else { k };
+    let (a, b, result) = match kind {
+        0 => ([m, k].to_vec(), [k, n].to_vec(), [m, n].to_vec()),
+        1 => ([2, m, k].to_vec(), [2, k, n].to_vec(), [2, m, n].to_vec()),
+        _ => ([2, 7, 6, k.min(40)].to_vec(), [3, 3, k.min(40), n.max(32)].to_vec(), [2, 7, 6, n.max(32)].to_vec()),
+    };
+    let mut inputs = vec![number(random, &a)?, number(random, &b)?, number(random, &result)?];
+    for _ in 0..2 {
+        let dims: Vec<u32> = result.iter().map(|&dim| if random.coin() { dim } else { 1 }).collect();
+        inputs.push(number(random, &dims)?);
+    }
+    inputs.push(number(random, &result[result.len() - 1..])?);
+    let steps: Vec<(usize, usize)> = (0..1 + random.below(5)).map(|_| (random.below(8), random.below(100))).collect();
+    let also = random.below(4);
+    let options = Conv2DOptions::default().padding(Padding::Same);
+    let compute = move |inputs: Vec<Tensor>| {
+        let product = if kind < 2 { inputs[0].matmul(&inputs[1])? } else { inputs[0].conv2d(&inputs[1], None, &options)? };
+        let mut values = vec![product];
+        for &(op, other) in &steps {
+            let (last, other) = (values[values.len() - 1].clone(), &inputs[2 + other % 4]);
+            values.push(match op {
+                0 => last.relu()?,
+                1 => last.add(other)?,
+                2 => last.mul(other)?,
+                3 => last.gelu(false)?,
+                4 => last.sub(other)?.tanh()?,
+                5 => last.less(other)?.select(&last, &inputs[2])?,
+                6 => last.cast(DType::F16)?.cast(DType::F32)?,
+                _ => last.reshape(&[last.shape().elements().unwrap_or(0) as u32])?.abs()?.reshape(last.dims())?,
+            });
+        }
+        let last = values[values.len() - 1].clone();
+        Ok(match also {
+            0 => vec![last, values[0].clone()],
+            1 => vec![last.clone(), last.sum(&[0], false)?],
+            _ => vec![last],
+        })
+    };
+    Ok((inputs, Arc::new(compute)))
+}
+
+/// Products at the beginnings of groups have the bits that they have alone, and groups save launches.
+#[test]
+fn products_begin_groups() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let own = |workspace| emulator.gpu()?.create("GPU:0", &Options { workspace, ..Options::default() });
+    for (device, has_workspace) in [(own(8 << 20)?, true), (own(0)?, false)] {
+        let scope = Eager::new(&device);
+        let (mut together, mut alone) = (0, 0);
+        let mut kernels = Vec::new();
+        for seed in 0..40 {
+            let (inputs, compute) = continued(&device, seed)?;
+            let same = compute.clone();
+            let function = Function::new(move |_: &dyn Scope, inputs: Vec<Tensor>| same(inputs));
+            function.call(&scope, inputs.clone())?;
+            let (own, counts) = emulator.during(|| function.call(&scope, inputs.clone()));
+            let (wanted, single) = emulator.during(|| compute(inputs.clone()));
+            let bits = |tensors: Result<Vec<Tensor>>| Ok::<_, gradlet_core::Error>(tensors?.iter().map(bytes).collect::<Vec<_>>());
+            assert!(bits(own)? == bits(wanted)?, "seed {seed}");
+            assert_eq!(emulator.report(), "", "seed {seed}");
+            kernels.extend(emulator.kernels());
+            together += counts.graph_kernel_nodes;
+            alone += single.kernel_launches;
+        }
+        assert!(2 * together < alone, "{together} launches with groups, {alone} without");
+        let closes = |start: &str| kernels.iter().any(|line| line.starts_with(start) && line.contains("_closing"));
+        assert!(closes("gemm_64x64") && closes("convolve_"), "{kernels:?}");
+        assert_eq!(closes("gemm_sum"), has_workspace);
+    }
     Ok(())
 }

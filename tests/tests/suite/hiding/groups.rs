@@ -21,7 +21,7 @@ fn random_ops(scope: &dyn Scope, seed: u64, variables: &[Variable; 2], (x, row):
         let mut choose = || values[random.below(values.len())].clone();
         let (a, b) = (choose(), choose());
         let axes = random.pick(&[&[-1][..], &[0], &[]]);
-        let next = match random.below(14) {
+        let next = match random.below(16) {
             0 => a.mul(&b),
             1 => a.sub(&b),
             2 => a.maximum(&b),
@@ -34,7 +34,9 @@ fn random_ops(scope: &dyn Scope, seed: u64, variables: &[Variable; 2], (x, row):
             9 if !a.dims().is_empty() => a.sum(axes, true),
             10 if !a.dims().is_empty() => a.mean(axes, true),
             11 => a.max(&[], false),
-            12 => a.cast(DType::F16).and_then(|half| half.add(&half)?.cast(DType::F32)),
+            12 if a.dims() == DIMS && b.dims() == DIMS => a.matmul(&b.transpose(&[1, 0])?.matmul(&a)?.tanh()?),
+            13 if a.dims() == DIMS => a.transpose(&[1, 0])?.reshape(&DIMS),
+            14 => a.cast(DType::F16).and_then(|half| half.add(&half)?.cast(DType::F32)),
             _ => a.add(&b),
         };
         values.push(next?);
