@@ -36,6 +36,47 @@ impl Source {
         self.positions.contains_key(name)
     }
 
+    /// Returns the body of a function without branches and calls, for its place in another body. The result goes to register `result`, and
+    /// the arguments are in registers. Returns `None` for other functions, and for arguments of fewer than 32 bits.
+    pub(crate) fn inlined(&self, name: &str, arguments: &[&str], result: &str) -> Option<String> {
+        let item = self.items[*self.positions.get(name)?.last()?];
+        let body = item.split_once('{')?.1.strip_suffix('}')?;
+        if ["call", "bra", ".local", "$L", "{"].iter().any(|word| body.contains(word)) {
+            return None;
+        }
+        let moved = |kind: &str| match kind {
+            "f32" | "f64" => Some(format!("mov.{kind}")),
+            "u32" | "s32" | "b32" => Some("mov.b32".to_string()),
+            "u64" | "s64" | "b64" => Some("mov.b64".to_string()),
+            _ => None,
+        };
+        let mut text = format!("\t{{ // {name}\n");
+        for line in body.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "ret;") {
+            if let Some(load) = line.strip_prefix("ld.param.") {
+                let (kind, operands) = load.split_once(char::is_whitespace)?;
+                let (register, parameter) = operands.trim().split_once(", [")?;
+                let index: usize = parameter.strip_suffix("];")?.rsplit_once('_')?.1.parse().ok()?;
+                let argument = arguments.get(index)?;
+                // Registers of 64 bits have names such as `%rd1`.
+                let wide = |register: &str| register.trim_start_matches("%x").trim_start_matches('%').contains('d');
+                let instruction = match (wide(argument), wide(register)) {
+                    (false, true) if kind == "s32" => "cvt.s64.s32".to_string(),
+                    (false, true) if kind == "u32" => "cvt.u64.u32".to_string(),
+                    (from, to) if from == to => moved(kind)?,
+                    _ => return None,
+                };
+                text += &format!("\t{instruction} \t{register}, {argument};\n");
+            } else if let Some(store) = line.strip_prefix("st.param.") {
+                let (kind, operands) = store.split_once(char::is_whitespace)?;
+                let register = operands.split_once("], ")?.1;
+                text += &format!("\t{} \t{result}, {register}\n", moved(kind)?);
+            } else {
+                text += &format!("\t{line}\n");
+            }
+        }
+        Some(text + "\t}\n")
+    }
+
     /// Returns the names of the items, in no particular order.
     #[cfg(test)]
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {

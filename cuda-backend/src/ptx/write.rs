@@ -275,7 +275,8 @@ mod tests {
     #[test]
     fn every_function_is_called_by_a_module() {
         for (name, module) in modules() {
-            assert!(module.contains(&format!("call.uni (result), {name}, (")), "{name}");
+            let inlined = module.contains(&format!("{{ // {name}\n"));
+            assert!(inlined || module.contains(&format!("call.uni (result), {name}, (")), "{name}");
             assert_eq!(module.matches(".entry").count(), 1, "{name}");
             assert!(module.len() < 60_000, "{name}: {}", module.len());
         }

@@ -205,8 +205,15 @@ impl Writer {
         self.invoke(&call.function.name(call.result), &arguments, register(call.result))
     }
 
-    /// Calls a function with arguments of these types of registers, and returns the register with its result.
+    /// Calls a function with arguments of these types of registers, and returns the register with its result. The driver's compiler leaves
+    /// calls as they are, so a function without branches stands in their place.
     pub(super) fn invoke(&mut self, name: &str, arguments: &[(String, &'static str)], result: &'static str) -> String {
+        let registers: Vec<&str> = arguments.iter().map(|(value, _)| value.as_str()).collect();
+        let own = self.register(result);
+        if let Some(text) = super::functions().inlined(name, &registers, &own) {
+            self.body += &text;
+            return own;
+        }
         let names: Vec<String> = (0..arguments.len()).map(|index| format!("argument_{index}")).collect();
         self.line("{");
         for (name, (value, kind)) in names.iter().zip(arguments) {
@@ -215,9 +222,9 @@ impl Writer {
         }
         self.line(&format!(".param .{} result;", bits(result)));
         self.line(&format!("call.uni (result), {name}, ({});", names.join(", ")));
-        let register = self.set(result, &format!("ld.param.{result}"), &["[result]"]);
+        self.line(&format!("ld.param.{result} \t{own}, [result];"));
         self.line("}");
-        register
+        own
     }
 }
 
