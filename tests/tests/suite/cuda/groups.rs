@@ -101,7 +101,7 @@ fn reductions_end_groups() -> Result<()> {
     let device = emulator.gpu()?.create("GPU:0", &Options::default())?;
     let scope = Eager::new(&device);
     let (mut together, mut alone) = (0, 0);
-    for seed in 0..50 {
+    for seed in 0..24 {
         let inputs = operands(&device, &mut Random::new(seed))?;
         let function = Function::new(move |_: &dyn Scope, inputs: Vec<Tensor>| reduced(seed, &inputs));
         function.call(&scope, inputs.clone())?;
@@ -179,7 +179,7 @@ fn products_begin_groups() -> Result<()> {
         let scope = Eager::new(&device);
         let (mut together, mut alone) = (0, 0);
         let mut kernels = Vec::new();
-        for seed in 0..40 {
+        for seed in 0..20 {
             let (inputs, compute) = continued(&device, seed)?;
             let same = compute.clone();
             let function = Function::new(move |_: &dyn Scope, inputs: Vec<Tensor>| same(inputs));
