@@ -136,7 +136,7 @@ impl Program {
             let sum = scope.read(&captured[0])?.square()?;
             let away = scope.with_device("GPU:1")?;
             let product = sum.matmul(&scope.read(&captured[1])?)?;
-            scope.assign(&captured[1], &product.add(&x)?)?;
+            scope.assign(&captured[1], &product.add(&x)?.matmul(&x)?)?;
             drop(away);
             product.sum(&[], false)?.neg()
         });
