@@ -34,7 +34,7 @@ impl Reducer for Kernels {
 /// Exchange between GPUs by NVIDIA's NCCL: TensorFlow's `tf.distribute.NcclAllReduce`. It is the default of a strategy.
 ///
 /// NCCL needs a GPU for each replica. Its library, `libnccl.so.2`, is loaded when GPUs first exchange data. Where NCCL cannot be used, a
-/// line says so once, and the exchange is that of [`InProcess`](super::InProcess). The sum of two replicas has the bits of the ordered sum;
+/// line says so once, and the exchange is that of `InProcess`. The sum of two replicas has the bits of the ordered sum;
 /// NCCL chooses the order of more than two. Clones share the library and its communicators.
 ///
 /// ```
