@@ -1,6 +1,6 @@
 //! Checks that device and host compute the same bits. Firmwares under QEMU train an MLP and an LSTM, compiled and eagerly.
 
-#[path = "../../boards/mps2-an386/src/learn.rs"]
+#[path = "../../boards/emulated/src/learn.rs"]
 mod learn;
 
 use crate::models;
@@ -22,16 +22,16 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Fails if a loss of the firmware `mlp` or `lstm`, or a weight after its last step, differs from the host's.
 pub fn check(toolchain: &Toolchain, name: &str) -> Result<()> {
     let folder = models::export(name)?;
-    let elf = firmware::build(toolchain, name, Some(&folder))?;
-    firmware::run(&elf, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
-    compare(&fs::read(folder.join(LOG))?, &host(&fs::read(folder.join("model.grdl"))?, STEPS)?)
+    let firmware = firmware::build(toolchain, name, Some(&folder))?;
+    firmware::run(&firmware, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
+    compare(&fs::read(folder.join(LOG))?, &host(&fs::read(folder.join("model.grdl"))?, "train", STEPS)?)
 }
 
 /// Fails if a loss or a variable of the firmware `eager`, which builds its own model, differs from the host's.
 pub fn check_eager(toolchain: &Toolchain) -> Result<()> {
     let folder = boards::no_model()?;
-    let elf = firmware::build(toolchain, "eager", None)?;
-    let run = firmware::run(&elf, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
+    let firmware = firmware::build(toolchain, "eager", None)?;
+    let run = firmware::run(&firmware, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
     let mut host = Vec::new();
     learn::learn(STEPS, |step| step(), |bytes| host.extend(bytes))?;
     println!("heap {} bytes at most, {} instructions a step", run.number("heap_peak")?, run.number("instructions_train_step")?);
@@ -45,14 +45,15 @@ const SAVES: [u32; 2] = [10, 4];
 /// The check repeats with a loss of power at several operations of the second save.
 pub fn check_restart(toolchain: &Toolchain) -> Result<()> {
     let folder = models::export("restart")?;
-    let elf = firmware::build(toolchain, "restart", Some(&folder))?;
+    let firmware = firmware::build(toolchain, "restart", Some(&folder))?;
     let [steps, saves] = SAVES;
-    let host = host(&fs::read(folder.join("model.grdl"))?, steps * saves)?;
+    let host = host(&fs::read(folder.join("model.grdl"))?, "train", steps * saves)?;
     let (losses, variables) = host.split_at(4 * (steps * saves) as usize);
     let run = |cut: Option<u64>| {
-        let words = [steps.to_string(), saves.to_string(), LOG.into()].into_iter().chain(cut.map(|cut| cut.to_string()));
+        let words =
+            ["train".to_string(), steps.to_string(), saves.to_string(), LOG.into()].into_iter().chain(cut.map(|cut| cut.to_string()));
         let words: Vec<String> = words.collect();
-        let run = firmware::run(&elf, &folder, &words.iter().map(String::as_str).collect::<Vec<_>>(), LIMIT)?.ok()?;
+        let run = firmware::run(&firmware, &folder, &words.iter().map(String::as_str).collect::<Vec<_>>(), LIMIT)?.ok()?;
         // An interrupted save has no effect, so the firmware repeats its steps.
         let part = |save: u32| save * steps..(save + 1) * steps;
         let parts = [0, 1].into_iter().chain(cut.map(|_| 1)).chain(2..saves);
@@ -82,8 +83,8 @@ const RESETS: u32 = 1000;
 /// step. Fails if these variables differ from the host's after the same number of steps.
 pub fn check_hostile(toolchain: &Toolchain) -> Result<()> {
     let folder = models::export("hostile")?;
-    let elf = firmware::build(toolchain, "hostile", Some(&folder))?;
-    let run = firmware::run(&elf, &folder, &[&RESETS.to_string(), LOG], LIMIT)?.ok()?;
+    let firmware = firmware::build(toolchain, "hostile", Some(&folder))?;
+    let run = firmware::run(&firmware, &folder, &[&RESETS.to_string(), LOG], LIMIT)?.ok()?;
     let counted = run.console.lines().filter(|line| !line.starts_with("stack"));
     println!("{}", counted.collect::<Vec<_>>().join(", "));
     for key in ["refused", "resumed", "unfinished", "restored", "saves", "sliced_saves", "foreign_saves", "older_restored", "discarded"] {
@@ -96,7 +97,7 @@ pub fn check_hostile(toolchain: &Toolchain) -> Result<()> {
     Ok(())
 }
 
-/// Trains on the host. Returns the checksums of the variables after each number of steps, as `boards/mps2-an386/src/bin/hostile.rs` writes
+/// Trains on the host. Returns the checksums of the variables after each number of steps, as `boards/emulated/src/bin/hostile.rs` writes
 /// them.
 fn sums(artifact: &[u8], count: usize) -> Result<Vec<u8>> {
     let artifact = AlignedBytes::from(artifact);
@@ -134,11 +135,12 @@ fn compare(device: &[u8], host: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the training steps on the host. Returns the losses, then the variables, in the form that `boards/mps2-an386/src/mlp.rs` writes.
-pub fn host(artifact: &[u8], steps: u32) -> Result<Vec<u8>> {
+/// Runs the training steps of `signature` on the host. Returns the losses, then the variables, in the form that
+/// `boards/emulated/src/mlp.rs` writes.
+pub fn host(artifact: &[u8], signature: &str, steps: u32) -> Result<Vec<u8>> {
     let artifact = AlignedBytes::from(artifact);
-    let program = Program::load(&artifact, ops::KERNELS, &["train"])?;
-    let train = program.signature("train")?;
+    let program = Program::load(&artifact, ops::KERNELS, &[signature])?;
+    let train = program.signature(signature)?;
     let mut arena = AlignedBytes::zeroed(program.arena_bytes());
     let mut session = Session::new(&program, &mut arena)?;
     let mut log = Vec::new();
@@ -147,9 +149,8 @@ pub fn host(artifact: &[u8], steps: u32) -> Result<Vec<u8>> {
         session.run(train)?;
         log.extend(session.output_bytes(train, 0)?);
     }
-    for variable in 0..session.variable_count() {
-        log.extend(session.variable(variable)?);
-    }
+    // The variables of other signatures are not loaded.
+    log.extend((0..session.variable_count()).flat_map(|index| session.variable(index)).flatten());
     Ok(log)
 }
 

@@ -11,9 +11,9 @@ use gradlet::runtime::telemetry::Frame;
 use gradlet::train::{Fit, Logs};
 use gradlet::{Eager, Program, Scope, Session, ops, portable_cpu, summary, train};
 use gradlet_tools::elf::Elf;
-use gradlet_tools::firmware;
+use gradlet_tools::firmware::{self, Firmware};
 use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -149,8 +149,8 @@ struct Device {
 ///
 /// [`LOG`] then holds the losses of the first [`COMPARED`] steps, every variable after them, and the other losses.
 fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> Result<Device> {
-    let elf = firmware::build(toolchain, "demo", Some(folder))?;
-    let bytes = Elf::read(&elf)?.bytes()?;
+    let firmware = firmware::build(toolchain, "demo", Some(folder))?;
+    let bytes = Elf::read(&firmware.elf)?.bytes()?;
     // The firmware's console is shown only at the end. The spinner shows that it is running.
     let spinner = indicatif::ProgressBar::new_spinner().with_message("the device is learning");
     spinner.set_style(indicatif::ProgressStyle::with_template("   {spinner} {msg}, {elapsed}")?);
@@ -158,7 +158,7 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> R
     let mut monitor = Monitor::new(summary::create_file_writer(logdir)?).with_model(&folder.join("model.grdl"))?;
     let mut fed = Ok(());
     let words = [epochs, COMPARED].map(|number| number.to_string());
-    let run = firmware::run_with_uart(&elf, folder, &[&words[0], &words[1], LOG, &BAUD.to_string()], LIMIT, &mut |bytes| {
+    let run = firmware::run_with_uart(&firmware, folder, &[&words[0], &words[1], LOG, &BAUD.to_string()], LIMIT, &mut |bytes| {
         let shown = monitor.feed(bytes, &mut |received| {
             if let Frame::Scalar { tag, step, value } = received.frame {
                 spinner.set_message(format!("the device is learning: step {step}, {tag} {value:.4}"));
@@ -234,7 +234,7 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
 }
 
 /// Builds the firmware with an untrained model and digits that it learns for half a minute. Returns the path of its ELF file.
-pub fn untrained(toolchain: &Toolchain) -> Result<PathBuf> {
+pub fn untrained(toolchain: &Toolchain) -> Result<Firmware> {
     let folder = models::write("live", &models::cnn()?)?;
     let (train, test) = digits::load(&shell::root().join("data/mnist10k"))?;
     models::write_digits(&folder.join("digits.bin"), &train.first(DIGITS[0]).turned(), &test.first(DIGITS[1]).turned())?;

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use xtask::boards;
-use xtask::setup::{self, TARGET, Toolchain};
+use xtask::boards::{self, M4F, TARGETS, Target};
+use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
 /// Names of all firmwares of the board.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 17] = [
     "bare",
     "empty",
     "flat",
     "telemetry",
+    "train",
     "mlp",
     "lstm",
     "book",
@@ -33,14 +34,26 @@ pub const ALL: [&str; 16] = [
 ];
 /// Firmwares without a function that panics, formats text or divides 64-bit numbers. They link all of gradlet's runtime: the loader, the
 /// executor, checkpoints, slots and telemetry. Only the firmwares with all kernels or a heap still link such functions.
-const BARE: [&str; 10] = ["bare", "empty", "flat", "telemetry", "mlp", "lstm", "book", "demo", "dispatch", "restart"];
+const BARE: [&str; 11] = ["bare", "empty", "flat", "telemetry", "train", "mlp", "lstm", "book", "demo", "dispatch", "restart"];
 /// Name of the only firmware with a heap.
 const EAGER: &str = "eager";
 
-/// Builds firmware `name` with the model in `folder` (`None` for a firmware without a model). Returns the path of the ELF file.
-pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result<PathBuf> {
-    let mut command = toolchain.cargo("build");
-    command.args(["--release", "--quiet", "--locked", "--bin", name]);
+/// A firmware for a target.
+pub struct Firmware {
+    /// Path of the ELF file.
+    pub elf: PathBuf,
+    target: &'static Target,
+}
+
+/// Builds firmware `name` for the Cortex-M4F, with the model in `folder` (`None` for a firmware without a model).
+pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result<Firmware> {
+    build_for(toolchain, &M4F, name, folder)
+}
+
+/// Builds firmware `name` for `target`, with the model in `folder` (`None` for a firmware without a model).
+pub fn build_for(toolchain: &Toolchain, target: &'static Target, name: &str, folder: Option<&Path>) -> Result<Firmware> {
+    let mut command = toolchain.cargo(target, "build");
+    command.args(["--release", "--quiet", "--locked", "--bin", name, "--no-default-features", "--features", target.board]);
     if name == EAGER {
         command.args(["--features", "alloc"]);
     }
@@ -49,18 +62,18 @@ pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result
         command.env("GRADLET_FIRMWARE_DIR", folder);
     }
     shell::run(&mut command)?;
-    let path = shell::root().join("boards/target").join(TARGET).join("release").join(name);
+    let path = target.folder().join(target.triple).join("release").join(name);
     let elf = Elf::read(&path)?;
     let allocator = elf.allocator_symbols()?;
     ensure!(allocator.is_empty() || name == EAGER, "the firmware {name} has an allocator: {}", allocator.join(", "));
     let forbidden = elf.forbidden_symbols()?;
-    ensure!(forbidden.is_empty() || !BARE.contains(&name), "the firmware {name} links {}", forbidden.join(", "));
-    Ok(path)
+    ensure!(forbidden.is_empty() || !BARE.contains(&name), "the firmware {name} for {} links {}", target.name, forbidden.join(", "));
+    Ok(Firmware { elf: path, target })
 }
 
 /// Builds the common parts of the firmwares without a heap for the device: the board library and gradlet's core.
 pub fn prepare(toolchain: Toolchain) -> Result<()> {
-    shell::run(toolchain.cargo("build").args(["--release", "--quiet", "--locked", "--lib"]))
+    shell::run(toolchain.cargo(&M4F, "build").args(["--release", "--quiet", "--locked", "--lib"]))
 }
 
 /// Result of a firmware's run.
@@ -89,13 +102,19 @@ impl Run {
 /// Runs a firmware under QEMU. Its file names are relative to `folder`. The words in `arguments` must not contain spaces or commas.
 ///
 /// Fails if it takes longer than `limit`.
-pub fn run(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration) -> Result<Run> {
-    run_with_uart(elf, folder, arguments, limit, &mut |_| ())
+pub fn run(firmware: &Firmware, folder: &Path, arguments: &[&str], limit: Duration) -> Result<Run> {
+    run_with_uart(firmware, folder, arguments, limit, &mut |_| ())
 }
 
 /// Like [`run`], but passes the bytes that the firmware sends over its UART to `uart` as they arrive.
-pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration, uart: &mut (dyn FnMut(&[u8]) + Send)) -> Result<Run> {
-    let mut command = qemu(elf, arguments);
+pub fn run_with_uart(
+    firmware: &Firmware,
+    folder: &Path,
+    arguments: &[&str],
+    limit: Duration,
+    uart: &mut (dyn FnMut(&[u8]) + Send),
+) -> Result<Run> {
+    let mut command = qemu(firmware, arguments);
     let mut child = command
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -109,7 +128,7 @@ pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Durat
         wait(&mut child, limit)
     });
     let console = errors.join().unwrap_or_default();
-    let name = elf.file_name().unwrap_or_default().to_string_lossy();
+    let name = firmware.elf.file_name().unwrap_or_default().to_string_lossy();
     let Some(success) = success? else { bail!("the firmware {name} ran for more than {limit:?}; its console:\n{console}") };
     let mut values = BTreeMap::new();
     for (key, value) in console.lines().filter_map(|line| line.split_once('=')) {
@@ -123,13 +142,17 @@ pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Durat
 }
 
 /// Returns the command that runs a firmware in QEMU, with its UART on stdout and its console on stderr.
-pub fn qemu(elf: &Path, arguments: &[&str]) -> Command {
+pub fn qemu(Firmware { elf, target }: &Firmware, arguments: &[&str]) -> Command {
     let name = elf.file_name().unwrap_or_default().to_string_lossy();
     let words = std::iter::once(&*name).chain(arguments.iter().copied());
     let arguments: String = words.map(|word| format!(",arg={word}")).collect();
-    let mut command = Command::new("qemu-system-arm");
+    let mut command = Command::new(target.qemu());
     // `sleep=off`: while the firmware waits, the virtual time jumps ahead.
-    command.args(["-machine", "mps2-an386", "-icount", "shift=6,sleep=off", "-display", "none", "-monitor", "none", "-serial", "stdio"]);
+    command.args(["-machine", target.board, "-icount"]).arg(format!("shift={},sleep=off", target.shift()));
+    command.args(["-display", "none", "-monitor", "none", "-serial", "stdio"]);
+    if target.is_riscv() {
+        command.args(["-bios", "none"]);
+    }
     command.arg("-semihosting-config").arg(format!("enable=on,target=native{arguments}"));
     command.arg("-kernel").arg(elf);
     command
@@ -171,8 +194,8 @@ fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Stri
 
 /// Fails if the instruction counter is wrong for a loop of known length.
 pub fn check(toolchain: &Toolchain) -> Result<()> {
-    let elf = build(toolchain, "bare", None)?;
-    let run = run(&elf, &boards::no_model()?, &[], Duration::from_secs(60))?.ok()?;
+    let bare = build(toolchain, "bare", None)?;
+    let run = run(&bare, &boards::no_model()?, &[], Duration::from_secs(60))?.ok()?;
     // 2,001 iterations of a loop of two instructions.
     let counted = run.number("instructions")?;
     ensure!((4_000..4_010).contains(&counted), "the counter counted {counted} instructions instead of 4,002");
@@ -180,18 +203,26 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
 }
 
 /// Runs `cargo xtask firmware`.
-pub fn task(names: &[String], model: Option<&Path>, arguments: Option<&[String]>) -> Result<()> {
-    let toolchain = setup::ensure()?;
+pub fn task(names: &[String], target: &str, model: Option<&Path>, arguments: Option<&[String]>) -> Result<()> {
+    setup::ensure()?;
+    let target = find(target)?;
+    let toolchain = setup::ensure_target(target)?.map_err(anyhow::Error::msg)?;
     for name in names {
         ensure!(ALL.contains(&name.as_str()), "there is no firmware {name}: the firmwares are {}", ALL.join(", "));
-        let elf = build(&toolchain, name, model)?;
-        println!("{}", elf.display());
+        let firmware = build_for(&toolchain, target, name, model)?;
+        println!("{}", firmware.elf.display());
         if let Some(arguments) = arguments {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let run = run(&elf, &std::env::current_dir()?, &arguments, Duration::from_secs(600))?;
+            let run = run(&firmware, &std::env::current_dir()?, &arguments, Duration::from_secs(600))?;
             print!("{}", run.console);
             ensure!(run.success, "the firmware {name} ended with failure");
         }
     }
     Ok(())
+}
+
+/// Returns the target `name`.
+pub fn find(name: &str) -> Result<&'static Target> {
+    let names = || TARGETS.each_ref().map(|target| target.name).join(", ");
+    TARGETS.iter().find(|target| target.name == name).with_context(|| format!("there is no target {name}: the targets are {}", names()))
 }

@@ -12,6 +12,7 @@ mod ptx;
 mod random;
 mod size;
 mod slices;
+mod targets;
 mod telemetry;
 
 use anyhow::Result;
@@ -40,7 +41,8 @@ fn run(tool: Tool) -> Result<()> {
         Tool::Bench { race: Race::Checkpoint(options) } => bench::checkpoint::run(&options),
         Tool::Bench { race: Race::Summary(options) } => bench::summary::run(&options),
         Tool::Bench { race: Race::Cuda(options) } => bench::cuda::run(&options),
-        Tool::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),
+        Tool::Firmware { names, target, model, run } => firmware::task(&names, &target, model.as_deref(), run.as_deref()),
+        Tool::Bits { targets } => targets::run(&targets),
         Tool::Ptx { check } => ptx::run(check),
         Tool::Check { check } => self::check(check),
     }
@@ -54,6 +56,7 @@ fn check(check: Check) -> Result<()> {
         Check::BitsLstm => bits::check(toolchain, "lstm"),
         Check::BitsEager => bits::check_eager(toolchain),
         Check::BitsRestart => bits::check_restart(toolchain),
+        Check::BitsTargets => targets::run(&[]),
         Check::Slices => slices::check(toolchain),
         Check::Hostile => bits::check_hostile(toolchain),
         Check::Telemetry => telemetry::check(toolchain),

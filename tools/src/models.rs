@@ -5,7 +5,7 @@ use gradlet::applications::ModelSpec;
 use gradlet::artifact::export::{self, Options};
 use gradlet::artifact::firmware;
 use gradlet::control::{WhileOptions, cond, while_loop};
-use gradlet::layers::{self, Layer, Module, Sequential};
+use gradlet::layers::{self, Activation, Conv2D, Dense, Flatten, Layer, MaxPooling2D, Module, Sequential};
 use gradlet::optimizers::{Adam, Sgd};
 use gradlet::tensor::Bool;
 use gradlet::{Artifact, Eager, Function, Scope, Tensor, portable_cpu, train};
@@ -17,12 +17,13 @@ use xtask::boards::folder;
 /// Learning rate of the exported training steps. It is Keras's default for SGD.
 pub const LEARNING_RATE: f32 = 0.01;
 
-/// Exports the model of firmware `name` (`mlp`, `lstm`, `book`, `dispatch`, `slices`, `restart` or `hostile`), and returns its folder.
+/// Exports the model of firmware `name` (`mlp`, `train`, `lstm`, `book`, `dispatch`, `slices`, `restart` or `hostile`), and returns its folder.
 pub fn export(name: &str) -> Result<PathBuf> {
     let artifact = match name {
-        "mlp" => of("mlp:64-32-10")?,
-        "book" => of("mlp:784-100-10")?,
-        "slices" => of("cnn")?,
+        "mlp" => of("mlp:64-32-10", &["infer", "train"])?,
+        "train" => of("mlp:64-32-10", &["train"])?,
+        "book" => of("mlp:784-100-10", &["infer", "train"])?,
+        "slices" => of("cnn", &["infer", "train"])?,
         "lstm" => lstm()?,
         "dispatch" => chains()?,
         "restart" => adam(false)?,
@@ -40,12 +41,12 @@ pub fn write(name: &str, artifact: &[u8]) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Exports the untrained model `spec` with the signatures `infer` and `train`.
-pub fn of(spec: &str) -> Result<Vec<u8>> {
+/// Exports the untrained model `spec` with the named signatures.
+pub fn of(spec: &str, signatures: &[&str]) -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let spec: ModelSpec = spec.parse()?;
     let model = Arc::new(spec.build(&scope)?);
-    let signatures = ["infer", "train"].map(String::from).into();
+    let signatures = signatures.iter().map(|name| name.to_string()).collect();
     let options = Options { learning_rate: LEARNING_RATE, signatures, ..Options::default() };
     Ok(export::artifact(&scope, &model, &spec, &options)?.to_vec())
 }
@@ -87,6 +88,28 @@ fn lstm() -> Result<Vec<u8>> {
     artifact.variables(model.named_variables());
     artifact.signature("infer", &*infer.concrete(&scope, &x)?, &["sequence"], &["probabilities"])?;
     artifact.signature("train", &*train.concrete(&scope, &(x, labels))?, &["sequence", "labels"], &["loss"])?;
+    Ok(artifact.to_bytes()?.to_vec())
+}
+
+/// Exports training steps of small models, one signature each, which every processor runs 100 times in seconds.
+pub fn small(names: &[&str]) -> Result<Vec<u8>> {
+    let scope = Eager::new(&portable_cpu());
+    let mut artifact = Artifact::new();
+    for name in names {
+        let (model, x) = match *name {
+            "mlp" => (Sequential::new().with(Dense::new(32).activation(Activation::Relu)), vec![1, 64]),
+            "cnn" => (Sequential::new().with(Conv2D::new(4, [3, 3])).with(MaxPooling2D::new([2, 2])).with(Flatten), vec![1, 8, 8, 1]),
+            "lstm" => (Sequential::new().with(layers::LSTM::new(8)), vec![1, 10, 3]),
+            other => anyhow::bail!("there is no small model {other}"),
+        };
+        let model = Arc::new(model.with(Dense::new(10)));
+        let x = Tensor::full(&scope.device(), 0.5f32, &x)?;
+        let labels = Tensor::full(&scope.device(), 0i32, &[1])?;
+        model.apply(&scope, &x)?;
+        let train = train::step(&model, Arc::new(Sgd::new(LEARNING_RATE)), model.trainable_variables());
+        artifact.variables(model.named_variables().into_iter().map(|(path, variable)| (format!("{name}/{path}"), variable)).collect());
+        artifact.signature(name, &*train.concrete(&scope, &(x, labels))?, &["x", "labels"], &["loss"])?;
+    }
     Ok(artifact.to_bytes()?.to_vec())
 }
 

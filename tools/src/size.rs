@@ -7,6 +7,7 @@ use gradlet_tools::firmware;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
+use xtask::boards::{TARGETS, Target};
 use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
@@ -53,18 +54,40 @@ pub fn check() -> Result<()> {
 fn rows(toolchain: &Toolchain) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     executor(toolchain, &mut rows)?;
-    let demo = Elf::read(&demo::untrained(toolchain)?)?.bytes()?;
+    let demo = Elf::read(&demo::untrained(toolchain)?.elf)?.bytes()?;
     rows.push(Row { name: "demo.flash_code".into(), value: demo.flash_code, bar: None });
     for (name, arguments, bars) in FIRMWARES {
         model(toolchain, name, arguments, bars, &mut rows)?;
     }
+    let folder = models::export("train")?;
+    for target in &TARGETS {
+        match setup::ensure_target(target)? {
+            Ok(toolchain) => train(&toolchain, target, &folder, &mut rows)?,
+            Err(why) => println!("{} is left out: {why}", target.name),
+        }
+    }
     Ok(rows)
+}
+
+/// Measures the smallest firmware that trains, on `target`. The smallest processors must have room for it.
+fn train(toolchain: &Toolchain, target: &'static Target, folder: &Path, rows: &mut Vec<Row>) -> Result<()> {
+    let firmware = firmware::build_for(toolchain, target, "train", Some(folder))?;
+    let Bytes { flash_code, ram_static, .. } = Elf::read(&firmware.elf)?.bytes()?;
+    let run = firmware::run(&firmware, folder, &[], LIMIT)?.ok()?;
+    let small = ["m0", "rv32imc"].contains(&target.name);
+    let ram = ram_static + run.number("stack_high_water")?;
+    let step = run.number("instructions_train_step")?;
+    let load = run.number("instructions_load")?;
+    let bars = [None, small.then_some(16 << 10), None, None];
+    let figures = [("flash_code", flash_code), ("ram", ram), ("instructions_load", load), ("instructions_train_step", step)];
+    rows.extend(figures.into_iter().zip(bars).map(|((key, value), bar)| Row { name: format!("{}.train.{key}", target.name), value, bar }));
+    Ok(())
 }
 
 /// Measures the flash of gradlet's parts as differences between firmwares. Executor and verifier: `empty` minus `bare`. Checkpoints and
 /// slots: `flat` minus `empty`. Telemetry: `telemetry` minus `empty`.
 fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
-    let flash = |name| Ok::<_, anyhow::Error>(Elf::read(&firmware::build(toolchain, name, None)?)?.bytes()?.flash_code);
+    let flash = |name| Ok::<_, anyhow::Error>(Elf::read(&firmware::build(toolchain, name, None)?.elf)?.bytes()?.flash_code);
     let empty = flash("empty")?;
     rows.push(Row { name: "executor.flash".into(), value: empty - flash("bare")?, bar: Some(11_520) });
     rows.push(Row { name: "flat.flash".into(), value: flash("flat")? - empty, bar: Some(6_400) });
@@ -89,7 +112,7 @@ const FIRMWARES: [(&str, &[&str], Bars); 6] = [
     // 25 instructions for each byte of the checkpoint. The slices have a budget of 20,000.
     (
         "restart",
-        &["4", "2", "restart.out"],
+        &["train", "4", "2", "restart.out"],
         &[
             ("stack_save", 512),
             ("stack_restore", 512),
@@ -129,9 +152,9 @@ const REPORTED: [&str; 21] = [
 
 fn model(toolchain: &Toolchain, name: &str, arguments: &[&str], bars: Bars, rows: &mut Vec<Row>) -> Result<()> {
     let folder = models::export(name)?;
-    let elf = firmware::build(toolchain, name, Some(&folder))?;
-    let Bytes { flash_code, flash_model, ram_static } = Elf::read(&elf)?.bytes()?;
-    let run = firmware::run(&elf, &folder, arguments, LIMIT)?.ok()?;
+    let firmware = firmware::build(toolchain, name, Some(&folder))?;
+    let Bytes { flash_code, flash_model, ram_static } = Elf::read(&firmware.elf)?.bytes()?;
+    let run = firmware::run(&firmware, &folder, arguments, LIMIT)?.ok()?;
     let reported = REPORTED.iter().filter_map(|&key| Some((key, run.number(key).ok()?)));
     let measured = [("flash_code", flash_code), ("flash_model", flash_model), ("ram_static", ram_static)];
     for (key, value) in measured.into_iter().chain(reported) {

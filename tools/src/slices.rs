@@ -18,9 +18,9 @@ const STEPS: u32 = 20;
 /// Fails if a firmware that runs in slices loses a sample, starves the watchdog, computes other bits, or takes much longer.
 pub fn check(toolchain: &Toolchain) -> Result<()> {
     for spec in ["mlp:64-32-10", "cnn"] {
-        let folder = models::write("slices", &models::of(spec)?)?;
-        let elf = firmware::build(toolchain, "slices", Some(&folder))?;
-        let run = firmware::run(&elf, &folder, &[&STEPS.to_string()], LIMIT)?.ok()?;
+        let folder = models::write("slices", &models::of(spec, &["infer", "train"])?)?;
+        let firmware = firmware::build(toolchain, "slices", Some(&folder))?;
+        let run = firmware::run(&firmware, &folder, &[&STEPS.to_string()], LIMIT)?.ok()?;
         let [samples, taken, lost] = ["samples", "samples_taken", "samples_lost"].map(|key| run.number(key));
         let (samples, taken) = (samples?, taken?);
         ensure!(lost? == 0 && samples - taken <= 2 && samples > 0, "{spec}: {taken} of {samples} samples were taken");
@@ -33,7 +33,7 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
             ensure!(longest <= most, "{spec} {signature}: a slice of {longest} instructions for a budget of {budget}");
             ensure!(slices * 100 <= whole * MOST, "{spec} {signature}: {slices} instructions in slices, but {whole} as a whole");
         }
-        let starved = firmware::run(&elf, &folder, &[&STEPS.to_string(), "whole"], LIMIT)?;
+        let starved = firmware::run(&firmware, &folder, &[&STEPS.to_string(), "whole"], LIMIT)?;
         ensure!(starved.console.contains("broken=watchdog"), "{spec}: whole runs do not starve the watchdog:\n{}", starved.console);
     }
     ["rtic", "embassy"].iter().try_for_each(|name| beside_tasks(toolchain, name))
@@ -41,13 +41,13 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
 
 /// Fails if a loss of the firmware `name`, which trains beside other tasks, differs from the host's.
 fn beside_tasks(toolchain: &Toolchain, name: &str) -> Result<()> {
-    let artifact = models::of("mlp:64-32-10")?;
+    let artifact = models::of("mlp:64-32-10", &["infer", "train"])?;
     let folder = models::write(name, &artifact)?;
-    let elf = firmware::build(toolchain, name, Some(&folder))?;
-    let run = firmware::run(&elf, &folder, &[&STEPS.to_string()], LIMIT)?.ok()?;
+    let firmware = firmware::build(toolchain, name, Some(&folder))?;
+    let run = firmware::run(&firmware, &folder, &[&STEPS.to_string()], LIMIT)?.ok()?;
     let losses = run.console.lines().filter_map(|line| line.strip_prefix("loss_bits="));
     let losses: Vec<u32> = losses.map(str::parse).collect::<Result<_, _>>().context("a loss is not a number")?;
-    let host = bits::host(&fs::read(folder.join("model.grdl"))?, STEPS)?;
+    let host = bits::host(&fs::read(folder.join("model.grdl"))?, "train", STEPS)?;
     let host: Vec<u32> =
         host.chunks_exact(4).take(STEPS as usize).map(|four| u32::from_le_bytes(four.try_into().unwrap_or_default())).collect();
     ensure!(losses == host, "the firmware {name} computed other losses than the host");

@@ -25,7 +25,7 @@ const NOISE: [usize; 3] = [20, 100, 500];
 
 /// The built firmware, and the folder of its files.
 struct Device {
-    elf: PathBuf,
+    firmware: firmware::Firmware,
     folder: PathBuf,
 }
 
@@ -44,7 +44,7 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
     let folder = models::write("telemetry", &models::cnn()?)?;
     let (train, test) = digits::load(&shell::root().join("data/mnist10k"))?;
     models::write_digits(&folder.join("digits.bin"), &train.first(DIGITS[0]).turned(), &test.first(DIGITS[1]).turned())?;
-    let device = Device { elf: firmware::build(toolchain, "demo", Some(&folder))?, folder };
+    let device = Device { firmware: firmware::build(toolchain, "demo", Some(&folder))?, folder };
     let silent = device.learn(0)?;
     ensure!(silent.bytes.is_empty(), "a closed line sends {} bytes", silent.bytes.len());
 
@@ -63,7 +63,7 @@ impl Device {
     fn learn(&self, baud: u32) -> Result<Learnt> {
         let mut bytes = Vec::new();
         let words = ["1", "0", LOG, &baud.to_string()];
-        let run = firmware::run_with_uart(&self.elf, &self.folder, &words, LIMIT, &mut |more| bytes.extend(more))?.ok()?;
+        let run = firmware::run_with_uart(&self.firmware, &self.folder, &words, LIMIT, &mut |more| bytes.extend(more))?.ok()?;
         let log = fs::read(self.folder.join(LOG))?;
         let losses = log.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect();
         Ok(Learnt { run, losses, bytes })

@@ -1,9 +1,64 @@
-//! Folders for the builds of firmwares.
+//! The emulated boards, and folders for the models of their firmwares.
 
 use crate::shell;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::PathBuf;
+
+/// Code for a processor, on the board that runs it.
+pub struct Target {
+    /// Name of the target.
+    pub name: &'static str,
+    /// Name of the board: of QEMU's machine, and of the feature of the package `boards/emulated`.
+    pub board: &'static str,
+    /// Rust's name of the target.
+    pub triple: &'static str,
+    /// The compiler's name of the processor.
+    pub cpu: &'static str,
+}
+
+const fn target(name: &'static str, board: &'static str, triple: &'static str, cpu: &'static str) -> Target {
+    Target { name, board, triple, cpu }
+}
+
+/// All targets. A thumbv6m program runs on the MPS2 board too, which has more RAM than a microbit.
+pub static TARGETS: [Target; 9] = [
+    M4F,
+    target("m0", "microbit", "thumbv6m-none-eabi", "cortex-m0"),
+    target("m0-mps2", "mps2-an385", "thumbv6m-none-eabi", "cortex-m0"),
+    target("m3", "mps2-an385", "thumbv7m-none-eabi", "cortex-m3"),
+    target("m7", "mps2-an500", "thumbv7em-none-eabihf", "cortex-m7"),
+    target("m33", "mps2-an505", "thumbv8m.main-none-eabihf", "cortex-m33"),
+    target("m55", "mps3-an547", "thumbv8m.main-none-eabihf", "cortex-m55"),
+    target("rv32imac", "virt", "riscv32imac-unknown-none-elf", "generic-rv32"),
+    target("rv32imc", "virt", "riscv32imc-unknown-none-elf", "generic-rv32"),
+];
+
+/// The target of the firmwares that do not name one: a Cortex-M4F.
+pub const M4F: Target = target("m4f", "mps2-an386", "thumbv7em-none-eabihf", "cortex-m4");
+
+impl Target {
+    /// True if the processor is a RISC-V.
+    pub fn is_riscv(&self) -> bool {
+        self.triple.starts_with("riscv")
+    }
+
+    /// Name of QEMU's program.
+    pub fn qemu(&self) -> &'static str {
+        if self.is_riscv() { "qemu-system-riscv32" } else { "qemu-system-arm" }
+    }
+
+    /// Nanoseconds that QEMU's time advances with each instruction, as a power of two. A RISC-V counts instructions itself.
+    pub fn shift(&self) -> u32 {
+        if self.is_riscv() { 0 } else { 6 }
+    }
+
+    /// Folder of the builds. Two targets with the same triple have other flags.
+    pub fn folder(&self) -> PathBuf {
+        let folder = shell::root().join("boards/target");
+        if self.name == M4F.name { folder } else { folder.join(self.name) }
+    }
+}
 
 /// Returns the folder for the model of firmware `name`, and creates it if it does not exist.
 pub fn folder(name: &str) -> Result<PathBuf> {

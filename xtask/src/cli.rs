@@ -108,15 +108,24 @@ pub enum Tool {
     },
     /// Build firmwares and print their paths.
     Firmware {
-        /// Names of the firmwares: the files in boards/mps2-an386/src/bin.
+        /// Names of the firmwares: the files in boards/emulated/src/bin.
         #[arg(value_name = "BIN", required = true)]
         names: Vec<String>,
+        /// The processor: `m4f`, `m0`, `m0-mps2`, `m3`, `m7`, `m33`, `m55`, `rv32imac` or `rv32imc`.
+        #[arg(long, value_name = "TARGET", default_value = "m4f")]
+        target: String,
         /// The folder with model.grdl and model.rs, as `gradlet export` writes them.
         #[arg(long, value_name = "DIR", env = "GRADLET_FIRMWARE_DIR")]
         model: Option<PathBuf>,
         /// Run them under QEMU with these arguments.
         #[arg(long, value_name = "ARGS", num_args = 0.., allow_hyphen_values = true)]
         run: Option<Vec<String>>,
+    },
+    /// Train on every emulated processor, with restarts and telemetry, and compare the bits with the host's.
+    Bits {
+        /// Only these processors, such as `m0` or `rv32imc`.
+        #[arg(value_name = "TARGET")]
+        targets: Vec<String>,
     },
     /// Compile the GPU's kernels (cuda-backend/kernels) to PTX, and write the table of their registers. This needs no GPU.
     Ptx {
@@ -203,6 +212,8 @@ pub enum Check {
     BitsEager,
     /// Compares the bits of training over several restarts with the host's.
     BitsRestart,
+    /// Compares the bits of small models' training steps on every processor with the host's.
+    BitsTargets,
     /// Runs in slices beside a sensor and a watchdog, and in tasks of RTIC and embassy.
     Slices,
     /// Resets the device at random instructions, and feeds it hostile data.

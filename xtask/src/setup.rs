@@ -1,6 +1,7 @@
 //! Finds or installs the tools of the tasks: Rust for the Cortex-M4F and QEMU for the firmwares, a compiler and an emulator for a Jetson's
 //! CPU, TensorFlow for comparisons, NVIDIA's compilers, and a browser.
 
+use crate::boards::{M4F, Target};
 use crate::shell::{self, answer};
 use anyhow::{Context, Result, bail};
 use std::fmt;
@@ -8,13 +9,12 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The target of the firmwares.
-pub const TARGET: &str = "thumbv7em-none-eabihf";
 /// A target without atomics.
 pub const SMALL: &str = "thumbv6m-none-eabi";
 /// The target of a Jetson.
 pub const JETSON: &str = "aarch64-unknown-linux-gnu";
-const QEMU: &str = "qemu-system-arm";
+/// Debian's package of the QEMU that runs a RISC-V.
+const RISCV_QEMU: &str = "qemu-system-misc";
 const JETSON_QEMU: &str = "qemu-aarch64";
 const JETSON_LINKER: &str = "aarch64-linux-gnu-gcc";
 /// The command that runs a Jetson's programs, in front of their paths.
@@ -47,7 +47,7 @@ impl fmt::Display for Toolchain {
 impl Toolchain {
     /// Returns the toolchain for the firmwares, if there is one.
     pub fn find() -> Option<Toolchain> {
-        Toolchain::with_target(TARGET)
+        Toolchain::with_target(M4F.triple)
     }
 
     /// Returns the toolchain for `target`, if there is one.
@@ -61,15 +61,16 @@ impl Toolchain {
         whole.then_some(Toolchain::Debian)
     }
 
-    /// Returns the command `cargo SUBCOMMAND` in boards/, for the firmwares.
-    pub fn cargo(&self, subcommand: &str) -> Command {
-        let mut command = self.cargo_for(TARGET, "core,alloc", subcommand);
-        command.current_dir(shell::root().join("boards"));
+    /// Returns the command `cargo SUBCOMMAND` in boards/, for the firmwares of `target`.
+    pub fn cargo(&self, target: &Target, subcommand: &str) -> Command {
+        let mut command = self.cargo_for(target.triple, &target.folder(), "core,alloc", subcommand);
+        command.current_dir(shell::root().join("boards")).env("RUSTFLAGS", format!("-C target-cpu={}", target.cpu));
         command
     }
 
-    /// Returns the command `cargo SUBCOMMAND` for `target`. Debian's toolchain also builds the crates in `library` (`-Zbuild-std`).
-    pub fn cargo_for(&self, target: &str, library: &str, subcommand: &str) -> Command {
+    /// Returns the command `cargo SUBCOMMAND` for `target`, with the folder of its builds. Debian's toolchain also builds the crates in
+    /// `library` (`-Zbuild-std`).
+    pub fn cargo_for(&self, target: &str, folder: &Path, library: &str, subcommand: &str) -> Command {
         let mut command = match self {
             Toolchain::Active => shell::cargo(),
             Toolchain::Debian => Command::new(DEBIAN_CARGO),
@@ -78,8 +79,7 @@ impl Toolchain {
         for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "LD_LIBRARY_PATH"] {
             command.env_remove(name);
         }
-        let root = shell::root();
-        command.current_dir(&root).args([subcommand, "--target", target, "--target-dir"]).arg(root.join("boards/target"));
+        command.current_dir(shell::root()).args([subcommand, "--target", target, "--target-dir"]).arg(folder);
         if let Toolchain::Debian = self {
             command.envs([("RUSTC_BOOTSTRAP", "1"), ("RUSTC", DEBIAN_RUSTC), ("RUSTDOC", "/usr/bin/rustdoc")]);
             command.arg(format!("-Zbuild-std={library}"));
@@ -98,18 +98,21 @@ impl Toolchain {
 /// Installs the missing tools for the firmwares. On a terminal, asks first. Returns quickly if nothing is missing.
 pub fn ensure() -> Result<Toolchain> {
     let target = Toolchain::find().is_none();
-    let qemu = answer(QEMU, &["--version"]).is_none();
+    let qemu = answer(M4F.qemu(), &["--version"]).is_none();
     if target || qemu {
         install(target, qemu)?;
     }
-    Toolchain::find().with_context(|| format!("there is still no Rust for {TARGET}: run `rustup target add {TARGET}`"))
+    Toolchain::find().with_context(|| format!("there is still no Rust for {0}: run `rustup target add {0}`", M4F.triple))
 }
 
 fn install(target: bool, qemu: bool) -> Result<()> {
     let apt = answer("apt-get", &["--version"]).is_some();
     if qemu && !apt {
         let how = if cfg!(target_os = "macos") { "brew install qemu" } else { "https://www.qemu.org/download" };
-        bail!("{QEMU} is missing, and it cannot be installed without apt-get: install it with your system's package manager ({how})");
+        bail!(
+            "{} is missing, and it cannot be installed without apt-get: install it with your system's package manager ({how})",
+            M4F.qemu()
+        );
     }
     if apt && no_lists() {
         println!("Fetching the package lists: apt-get update");
@@ -118,13 +121,13 @@ fn install(target: bool, qemu: bool) -> Result<()> {
     let debian = target && apt && answer("apt-cache", &["show", "rust-web-src"]).is_some_and(|text| !text.is_empty());
     let mut packages = Vec::new();
     packages.extend(debian.then_some(DEBIAN_PACKAGES).into_iter().flatten());
-    packages.extend(qemu.then_some(QEMU));
+    packages.extend(qemu.then_some(M4F.qemu()));
 
     println!("The firmwares need tools that are not installed. These will be installed:");
     packages.iter().for_each(|package| println!("  {package} (apt)"));
     match (target, debian) {
         (true, true) => println!("  lld, in the version that rust-web-llvm requires (apt)"),
-        (true, false) => println!("  the target {TARGET} (rustup)"),
+        (true, false) => println!("  the target {} (rustup)", M4F.triple),
         _ => {}
     }
     confirm()?;
@@ -133,9 +136,24 @@ fn install(target: bool, qemu: bool) -> Result<()> {
     }
     match (target, debian) {
         (true, true) => install_packages(&[&lld_package()?]),
-        (true, false) => shell::run(Command::new("rustup").args(["target", "add", TARGET])),
+        (true, false) => shell::run(Command::new("rustup").args(["target", "add", M4F.triple])),
         _ => Ok(()),
     }
+}
+
+/// Returns the toolchain for `target`. If the QEMU that runs its firmwares is missing, installs it with apt-get. The inner error is the
+/// reason why there is no toolchain.
+pub fn ensure_target(target: &Target) -> Result<Result<Toolchain, String>> {
+    let missing = || answer(target.qemu(), &["--version"]).is_none();
+    if missing() && answer("apt-get", &["--version"]).is_some() {
+        println!("{} is not installed. It will be installed:\n  {RISCV_QEMU} (apt)", target.qemu());
+        confirm()?;
+        install_packages(&[RISCV_QEMU])?;
+    }
+    if missing() {
+        return Ok(Err(format!("{} is missing, and it cannot be installed without apt-get", target.qemu())));
+    }
+    Ok(Toolchain::with_target(target.triple).ok_or_else(|| format!("there is no Rust for {0}: run `rustup target add {0}`", target.triple)))
 }
 
 /// Returns a toolchain for a Jetson's CPU. If the linker or the emulator for its programs is missing, installs it with apt-get. The inner
@@ -164,7 +182,7 @@ pub fn jetson_programs() -> PathBuf {
 
 /// Returns the command `cargo SUBCOMMAND` for a Jetson's CPU. QEMU runs the programs.
 pub fn jetson_cargo(toolchain: Toolchain, subcommand: &str) -> Command {
-    let mut command = toolchain.cargo_for(JETSON, "std,panic_unwind,test", subcommand);
+    let mut command = toolchain.cargo_for(JETSON, &shell::root().join("boards/target"), "std,panic_unwind,test", subcommand);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", JETSON_LINKER);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", JETSON_RUNNER);
     command

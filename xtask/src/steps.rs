@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::boards;
+use xtask::boards::{self, M4F};
 use xtask::setup::{self, SMALL, Toolchain};
 use xtask::shell::{answer, cargo, root};
 
@@ -69,7 +69,8 @@ static HOST: [Step; 6] = [
     step("oldest Rust", |_, log| oldest_rust(log)),
 ];
 
-static OTHERS: [Step; 6] = [
+static OTHERS: [Step; 7] = [
+    step("a Jetson's CPU", |_, log| jetson(log)),
     step("TensorFlow, both ways", |_, log| log.run(&mut ignored("tensorflow::")?)),
     tool("TensorBoard, in Chromium", |_, log| tensorboard(log)),
     tool("PTX", |_, log| ptx(log)),
@@ -78,11 +79,8 @@ static OTHERS: [Step; 6] = [
     step("packages", |_, log| packages::check(log)),
 ];
 
-static DEVICES: [Step; 14] = [
-    step("core without alloc, for the device", |machine, log| {
-        log.run(machine.toolchain.cargo("check").args(["--package", "gradlet-core"]))
-    }),
-    step("core without atomics", |_, log| without_atomics(log)),
+static DEVICES: [Step; 13] = [
+    step("core with alloc, without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
     tool("firmware harness", |_, log| check("harness", log)),
     tool("golden vectors", |_, log| log.run(built("golden").arg("check-golden"))),
@@ -93,8 +91,8 @@ static DEVICES: [Step; 14] = [
     tool("the device's bits, in slices", |_, log| check("slices", log)),
     tool("the device, hostile runs", |_, log| check("hostile", log)),
     tool("the device's telemetry", |_, log| check("telemetry", log)),
+    tool("every processor's bits", |_, log| check("bits-targets", log)),
     tool("sizes", |_, log| check("size", log)),
-    step("a Jetson's CPU", |_, log| jetson(log)),
 ];
 
 fn format(log: &mut Log) -> Result<()> {
@@ -198,7 +196,7 @@ fn cuda(log: &mut Log) -> Result<()> {
     };
     log.run(command.args(["golden", "--runtime", "cuda"]).env("GRADLET_GPU", "real"))?;
     let modules = ["control", "groups", "models", "profile", "training"].map(|module| format!("cuda::{module}"));
-    log.run(cargo().args(["test", "--package", "gradlet-tests", "--test", "suite", "--"]).args(modules).env("GRADLET_GPU", "real"))
+    log.run(cargo().args(["test", "--workspace", "--test", "suite", "--"]).args(modules).env("GRADLET_GPU", "real"))
 }
 
 /// Returns the command that runs the tests in `module` that need Python. `GRADLET_PYTHON` names a Python that has TensorFlow.
@@ -221,13 +219,13 @@ fn check(which: &str, log: &mut Log) -> Result<()> {
     log.run(built("gradlet-tools").args(["check", which]))
 }
 
-/// Checks that the core builds for processors without atomic read-modify-write instructions, such as the Cortex-M0.
+/// Checks that the core with `alloc` builds for processors without atomic read-modify-write instructions, such as the Cortex-M0. Firmwares
+/// build the core without `alloc`.
 fn without_atomics(log: &mut Log) -> Result<()> {
     match Toolchain::with_target(SMALL) {
         Some(toolchain) => {
-            let cargo = || toolchain.cargo_for(SMALL, "core,alloc", "check");
-            log.run(cargo().args(["--package", "gradlet-core"]))?;
-            log.run(cargo().args(["--package", "gradlet-core", "--features", "alloc"]))
+            let mut check = toolchain.cargo_for(SMALL, &root().join("boards/target"), "core,alloc", "check");
+            log.run(check.args(["--package", "gradlet-core", "--features", "alloc"]))
         }
         None => {
             log.say(&format!("skipped: there is no Rust for {SMALL}; run `rustup target add {SMALL}`"));
@@ -240,8 +238,8 @@ fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
     for which in [&["--bins"][..], &["--bin", "eager", "--features", "alloc"]] {
         let mut command = match toolchain {
             // Debian's Rust has no clippy. The compiler's own lints remain.
-            Toolchain::Debian => toolchain.cargo("check"),
-            Toolchain::Active => toolchain.cargo("clippy"),
+            Toolchain::Debian => toolchain.cargo(&M4F, "check"),
+            Toolchain::Active => toolchain.cargo(&M4F, "clippy"),
         };
         command.args(["--release", "--locked"]).args(which).env("GRADLET_FIRMWARE_DIR", boards::no_model()?);
         log.run(&mut command)?;
@@ -268,5 +266,5 @@ fn jetson(log: &mut Log) -> Result<()> {
     }
     log.run(example.args(["--lib", "--example", "jetson", "--features", "gradlet/cuda"]))?;
     let both = ["--", "--ignored", "--exact", "cuda::jetson::on_a_jetsons_cpu"];
-    log.run(cargo().args(["test", "-p", "gradlet-tests", "--test", "suite"]).args(both))
+    log.run(cargo().args(["test", "--workspace", "--test", "suite"]).args(both))
 }

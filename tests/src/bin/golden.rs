@@ -74,8 +74,8 @@ fn table() -> Result<String> {
 /// Runs a file of cases on the generic firmware, and returns its file of answers.
 fn cortex_m(toolchain: &Toolchain, cases: &[u8]) -> Result<Vec<u8>> {
     let folder = boards::no_model()?;
-    let elf = firmware::build(toolchain, "runner", None)?;
+    let firmware = firmware::build(toolchain, "runner", None)?;
     std::fs::write(folder.join("cases.bin"), cases)?;
-    firmware::run(&elf, &folder, &["cases.bin", "answers.bin"], LIMIT)?.ok()?;
+    firmware::run(&firmware, &folder, &["cases.bin", "answers.bin"], LIMIT)?.ok()?;
     std::fs::read(folder.join("answers.bin")).context("the firmware wrote no answers")
 }

@@ -89,6 +89,21 @@ fn figures_are_the_committed_ones() {
     assert_eq!(row.trim(), sizes["demo.flash_code"].to_string(), "`cargo xtask demo --update` and `cargo xtask size --update`");
 }
 
+/// The table of processors in boards/README.md has the figures that `cargo xtask size --update` wrote.
+#[test]
+fn figures_of_processors_are_the_committed_ones() {
+    let sizes: serde_json::Value = serde_json::from_str(&read("tests/sizes.json")).unwrap();
+    let page = read("boards/README.md");
+    let rows: Vec<Vec<&str>> = page.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+    for target in &xtask::boards::TARGETS {
+        let row = rows.iter().find(|row| row.len() == 9 && row[1] == format!("`{}`", target.name));
+        let figures = row.unwrap_or_else(|| panic!("no row of {}", target.name))[4..8].iter().map(|figure| figure.replace(',', ""));
+        let committed = ["flash_code", "ram", "instructions_load", "instructions_train_step"]
+            .map(|key| sizes[format!("{}.train.{key}", target.name)].to_string());
+        assert_eq!(figures.collect::<Vec<_>>(), committed, "{}: `cargo xtask size --update` writes tests/sizes.json", target.name);
+    }
+}
+
 /// Each row of the table of TensorFlow's calls names public items, or gives a reason why there is none.
 #[test]
 fn every_call_has_an_item_or_a_reason() {

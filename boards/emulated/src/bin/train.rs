@@ -1,0 +1,31 @@
+//! The smallest firmware that trains: it loads the signature `train` of the MLP 64-32-10, and reports the cost of a step.
+
+#![no_std]
+#![no_main]
+
+use emulated::memory::{Arena, stack_of};
+use emulated::{Failure, console, counter, load, mlp, session};
+
+emulated::model!();
+
+static ARENA: Arena<ARENA_BYTES> = Arena::new();
+const STEPS: u32 = 8;
+
+emulated::entry!(firmware);
+
+fn firmware() -> Result<(), Failure> {
+    let arena = ARENA.take().ok_or(Failure::Check("arena"))?;
+    let (program, instructions) = counter::measure(|| load(&MODEL.0, KERNELS, &["train"]));
+    let program = program?;
+    console::report("instructions_load", instructions);
+    let train = program.signature("train")?;
+    let mut session = session(&program, arena.bytes)?;
+    for step in 0..STEPS {
+        mlp::example(&mut session, train, step)?;
+        let ((result, instructions), stack) = stack_of(|| counter::measure(|| session.run(train)));
+        result?;
+        console::report("instructions_train_step", instructions);
+        console::report("stack_train", stack);
+    }
+    Ok(())
+}
