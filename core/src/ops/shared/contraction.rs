@@ -53,6 +53,16 @@ pub(in crate::ops) struct Lines {
     pub(in crate::ops) width: usize,
 }
 
+/// True if the target has a float unit. Without one, a product takes a hundred instructions. Blocks then cost flash and save nothing.
+pub(in crate::ops) const FLOAT_UNIT: bool =
+    cfg!(not(any(all(target_arch = "arm", target_abi = "eabi"), all(target_arch = "riscv32", not(target_feature = "f")))));
+
+/// Returns `out` in blocks of `N` elements and the rest, which is all of it if blocks would not save time.
+#[inline(always)]
+fn blocks<T: Number, const N: usize>(out: &mut [T]) -> (&mut [[T; N]], &mut [T]) {
+    if FLOAT_UNIT || !T::DTYPE.is_float() { out.as_chunks_mut() } else { (&mut [], out) }
+}
+
 /// Keeps the compiler from unrolling the surrounding loop, which would cost flash without any gain. Emits no code.
 #[inline(always)]
 pub(in crate::ops) fn rolled() {
@@ -96,13 +106,13 @@ pub(in crate::ops) fn cost_of_row(n: usize) -> usize {
 #[inline(never)]
 pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_, T>) {
     let mut column = rows.offset;
-    let (blocks, rest) = out.as_chunks_mut::<16>();
-    for block in blocks {
+    let (sixteens, rest) = blocks::<T, 16>(out);
+    for block in sixteens {
         add_block!(block, x, rows, column; 16: a p, b q, c r, d s, e t, f u, g v, h w, i p1, j q1, k r1, l s1, m t1, n u1, o v1, z w1);
         column += 16;
     }
-    let (blocks, rest) = rest.as_chunks_mut::<8>();
-    for block in blocks {
+    let (eights, rest) = blocks::<T, 8>(rest);
+    for block in eights {
         add_block!(block, x, rows, column; 8: a p, b q, c r, d s, e t, f u, g v, h w);
         column += 8;
     }
@@ -116,8 +126,8 @@ pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_,
 #[inline(never)]
 fn add_rows_to_pair<T: Number>([first, second]: [&mut [T]; 2], [x, z]: [&[T]; 2], rows: Rows<'_, T>) {
     let mut column = rows.offset;
-    let (first, first_rest) = first.as_chunks_mut::<8>();
-    let (second, second_rest) = second.as_chunks_mut::<8>();
+    let (first, first_rest) = blocks::<T, 8>(first);
+    let (second, second_rest) = blocks::<T, 8>(second);
     for (first, second) in first.iter_mut().zip(second) {
         if !rows.has(column, 8) {
             return;
@@ -247,8 +257,8 @@ pub(in crate::ops) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_,
         return;
     }
     let mut each = rows.iter().map_while(|row| row.get(rows.offset..)?.get(..x.len()));
-    let (blocks, rest) = out.as_chunks_mut::<4>();
-    for block in blocks {
+    let (fours, rest) = blocks::<T, 4>(out);
+    for block in fours {
         let (Some(a), Some(b), Some(c), Some(d)) = (each.next(), each.next(), each.next(), each.next()) else { return };
         let [mut p, mut q, mut r, mut s] = *block;
         // The compiler keeps iterators in registers, and indices not.
@@ -291,8 +301,8 @@ macro_rules! outer_block {
 #[inline(always)]
 pub(in crate::ops) fn outer<T: Number>(out: &mut [T], x: &[T], y: &[T], mut f: impl FnMut(T, T, T) -> T) {
     let (mut column, width) = (0, y.len());
-    let (blocks, rest) = y.as_chunks();
-    for &[a, b, c, d, e, g, h, i] in blocks {
+    let (eights, rest) = if FLOAT_UNIT || !T::DTYPE.is_float() { y.as_chunks() } else { (&[][..], y) };
+    for &[a, b, c, d, e, g, h, i] in eights {
         outer_block!(out, x, width, column, f; 8: a p, b q, c r, d s, e t, g u, h v, i w);
     }
     for &a in rest {
