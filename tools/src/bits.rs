@@ -155,7 +155,7 @@ pub fn host(artifact: &[u8], signature: &str, steps: u32) -> Result<Vec<u8>> {
 }
 
 /// Sets the inputs of `train` to example number `example`.
-fn example(session: &mut Session<'_, '_>, train: SignatureId, example: u32) -> Result<()> {
+pub fn example(session: &mut Session<'_, '_>, train: SignatureId, example: u32) -> Result<()> {
     let mut state = example;
     for value in session.input_mut::<f32>(train, 0)? {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

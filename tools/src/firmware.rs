@@ -13,7 +13,7 @@ use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
 /// Names of all firmwares of the board.
-pub const ALL: [&str; 17] = [
+pub const ALL: [&str; 19] = [
     "bare",
     "empty",
     "flat",
@@ -27,6 +27,8 @@ pub const ALL: [&str; 17] = [
     "restart",
     "hostile",
     "slices",
+    "two",
+    "update",
     "rtic",
     "embassy",
     "runner",
@@ -88,8 +90,13 @@ pub struct Run {
 impl Run {
     /// Returns the number that the firmware reported as `key`.
     pub fn number(&self, key: &str) -> Result<u64> {
-        let value = self.values.get(key).with_context(|| format!("the firmware did not report {key}:\n{}", self.console))?;
+        let value = self.text(key)?;
         value.parse().with_context(|| format!("the firmware reported {key}={value}"))
+    }
+
+    /// Returns the text that the firmware reported as `key`.
+    pub fn text(&self, key: &str) -> Result<&str> {
+        self.values.get(key).map(String::as_str).with_context(|| format!("the firmware did not report {key}:\n{}", self.console))
     }
 
     /// Returns the run if the firmware ended with success. Otherwise, returns an error with the console's text.

@@ -10,6 +10,7 @@ mod ptx;
 #[allow(dead_code)]
 #[path = "../../tests/src/random.rs"]
 mod random;
+mod replacement;
 mod size;
 mod slices;
 mod targets;
@@ -58,6 +59,7 @@ fn check(check: Check) -> Result<()> {
         Check::BitsRestart => bits::check_restart(toolchain),
         Check::BitsTargets => targets::run(&[]),
         Check::Slices => slices::check(toolchain),
+        Check::Models => replacement::check_two(toolchain).and_then(|()| replacement::check_update(toolchain)),
         Check::Hostile => bits::check_hostile(toolchain),
         Check::Telemetry => telemetry::check(toolchain),
         Check::Size => size::check(),

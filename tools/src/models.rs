@@ -53,7 +53,7 @@ pub fn of(spec: &str, signatures: &[&str]) -> Result<Vec<u8>> {
 
 /// Exports the training step of an MLP 64-32-10 with Adam, whose state is part of a checkpoint. If `sets_rate` is true, the learning rate
 /// can be set.
-fn adam(sets_rate: bool) -> Result<Vec<u8>> {
+pub fn adam(sets_rate: bool) -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let model = Arc::new("mlp:64-32-10".parse::<ModelSpec>()?.build(&scope)?);
     let x = Tensor::full(&scope.device(), 0.5f32, &[1, 64])?;

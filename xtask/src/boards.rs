@@ -67,11 +67,15 @@ pub fn folder(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns a folder with an empty model. Every firmware compiles with it, for lints.
+/// Returns a folder with empty models. Every firmware compiles with it, for lints.
 pub fn no_model() -> Result<PathBuf> {
+    const SOURCE: &str = "pub static KERNELS: &[&gradlet_core::Kernel] = &[];\npub const ARENA_BYTES: usize = 16;\n\
+                          pub const SCRATCH_BYTES: usize = 8;\npub const KEPT_BYTES: usize = 8;\n";
     let folder = folder("none")?;
-    fs::write(folder.join("model.grdl"), [])?;
-    fs::write(folder.join("model.rs"), "pub static KERNELS: &[&gradlet_core::Kernel] = &[];\npub const ARENA_BYTES: usize = 16;\n")?;
+    for model in ["model", "second"] {
+        fs::write(folder.join(format!("{model}.grdl")), [])?;
+        fs::write(folder.join(format!("{model}.rs")), SOURCE)?;
+    }
     fs::write(folder.join("digits.bin"), [0; 8])?;
     Ok(folder)
 }

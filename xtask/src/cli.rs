@@ -216,6 +216,8 @@ pub enum Check {
     BitsTargets,
     /// Runs in slices beside a sensor and a watchdog, and in tasks of RTIC and embassy.
     Slices,
+    /// Runs two models in turn, and replaces a model while the device runs.
+    Models,
     /// Resets the device at random instructions, and feeds it hostile data.
     Hostile,
     /// Checks the device's telemetry.

@@ -79,7 +79,7 @@ static OTHERS: [Step; 7] = [
     step("packages", |_, log| packages::check(log)),
 ];
 
-static DEVICES: [Step; 13] = [
+static DEVICES: [Step; 14] = [
     step("core with alloc, without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
     tool("firmware harness", |_, log| check("harness", log)),
@@ -89,6 +89,7 @@ static DEVICES: [Step; 13] = [
     tool("the device's bits, op by op", |_, log| check("bits-eager", log)),
     tool("the device's bits, through restarts", |_, log| check("bits-restart", log)),
     tool("the device's bits, in slices", |_, log| check("slices", log)),
+    tool("the device, with several models", |_, log| check("models", log)),
     tool("the device, hostile runs", |_, log| check("hostile", log)),
     tool("the device's telemetry", |_, log| check("telemetry", log)),
     tool("every processor's bits", |_, log| check("bits-targets", log)),

@@ -56,6 +56,12 @@ impl File {
         Ok(self.read(&mut bytes)?.then(|| u32::from_le_bytes(bytes)))
     }
 
+    /// Returns the length of the file in bytes.
+    pub fn bytes(&self) -> u32 {
+        // SAFETY: the handle is open.
+        unsafe { call_with(Operation::Length, [self.0]) as u32 }
+    }
+
     /// Skips `bytes` bytes.
     pub fn skip(&mut self, mut bytes: usize) -> Result<(), Failure> {
         let mut buffer = [0u8; 256];

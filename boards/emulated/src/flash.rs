@@ -30,6 +30,14 @@ pub fn cut_at(operation: u32) {
     CUT.store(operation, Ordering::Relaxed);
 }
 
+/// Returns `length` bytes of the flash from `offset` on, as the processor reads them. They stay in place, so a model can run there. The
+/// caller must not erase or write these bytes while it uses them.
+pub fn bytes(offset: u32, length: u32) -> &'static [u8] {
+    assert!(offset as usize <= BYTES && length as usize <= BYTES - offset as usize);
+    // SAFETY: the bytes are within the flash.
+    unsafe { core::slice::from_raw_parts(FLASH.begin().add(offset as usize), length as usize) }
+}
+
 /// The flash.
 #[derive(Default)]
 pub struct Flash {

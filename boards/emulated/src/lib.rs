@@ -5,6 +5,7 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+pub mod banks;
 pub mod board;
 pub mod console;
 pub mod counter;
