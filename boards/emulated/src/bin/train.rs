@@ -4,7 +4,8 @@
 #![no_main]
 
 use emulated::memory::{Arena, stack_of};
-use emulated::{Failure, console, counter, load, mlp, session};
+use emulated::{Failure, console, counter, mlp};
+use gradlet_core::{Program, Session};
 
 emulated::model!();
 
@@ -15,11 +16,11 @@ emulated::entry!(firmware);
 
 fn firmware() -> Result<(), Failure> {
     let arena = ARENA.take().ok_or(Failure::Check("arena"))?;
-    let (program, instructions) = counter::measure(|| load(&MODEL.0, KERNELS, &["train"]));
+    let (program, instructions) = counter::measure(|| Program::load(&MODEL.0, KERNELS, &["train"]));
     let program = program?;
     console::report("instructions_load", instructions);
     let train = program.signature("train")?;
-    let mut session = session(&program, arena.bytes)?;
+    let mut session = Session::new(&program, arena.bytes)?;
     for step in 0..STEPS {
         mlp::example(&mut session, train, step)?;
         let ((result, instructions), stack) = stack_of(|| counter::measure(|| session.run(train)));

@@ -4,6 +4,7 @@ use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
+use crate::ops::shared::contraction::FLOAT_UNIT;
 #[cfg(feature = "alloc")]
 use crate::{
     ops::assert,
@@ -42,7 +43,7 @@ fn first_not_finite(dtype: DType, data: &[u8]) -> Option<usize> {
         DType::Bf16 => (0x7f80, 2),
         _ => return None,
     };
-    let mut position = if size == 4 { finite_groups(data) } else { 0 };
+    let mut position = if size == 4 && FLOAT_UNIT { finite_groups(data) } else { 0 };
     let mut rest = data.get(position * size..)?;
     loop {
         let (element, after) = rest.split_at_checked(size)?;
