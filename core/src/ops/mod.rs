@@ -1,5 +1,5 @@
-//! The catalogue of ops. Each op has one file. To add an op, write its file, declare its `mod`, and list it in the `catalogue!`
-//! call here.
+//! The catalogue of ops. Each op has one file. To add an op, write its file, declare its `mod`, and list it in the macro
+//! `catalogue!` here.
 
 mod array;
 #[cfg(feature = "alloc")]
@@ -71,7 +71,116 @@ macro_rules! moving_kernels {
 }
 use moving_kernels;
 
+/// Calls the macro `$callback` with the catalogue: for each op its code, its name, and the statics of its kernels.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! catalogue {
+    ($callback:ident) => {
+        $callback! {
+            1 add: F32, F64, I32, I64, I8, U8;
+            2 relu: F32, F64;
+            3 relu_grad: F32, F64;
+            4 sub: F32, F64, I32, I64, I8, U8;
+            5 mul: F32, F64, I32, I64, I8, U8;
+            6 div: F32, F64;
+            7 neg: F32, F64, I32, I64, I8;
+            8 matmul: F32, F64, I32;
+            9 dense: F32, F64;
+            10 conv2d: F32, F64;
+            11 conv2d_input_grad: F32, F64;
+            12 conv2d_filter_grad: F32, F64;
+            13 max_pool2d: F32, F64;
+            14 max_pool2d_grad: F32, F64;
+            15 softmax: F32, F64;
+            16 log_softmax: F32, F64;
+            17 sparse_softmax_cross_entropy: F32, F64;
+            18 sparse_softmax_cross_entropy_grad: F32, F64;
+            19 sum: F32, F64, I32, I64, I8, U8;
+            20 mean: F32, F64;
+            21 argmax: F32, F64, I32, I64, I8, U8;
+            22 equal: F32, F64, I32, I64, I8, U8, BOOL;
+            23 cast: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            24 reshape: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            25 transpose: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            26 broadcast_to: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            27 sgd_step: F32, F64;
+            28 adam_step: F32, F64;
+            29 identity: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            30 matmul_sgd: F32, F64;
+            31 exp: F32, F64;
+            32 log: F32, F64;
+            33 sqrt: F32, F64;
+            34 rsqrt: F32, F64;
+            35 abs: F32, F64, I8, I32, I64;
+            36 sign: F32, F64, I8, I32, I64;
+            37 floor: F32, F64;
+            38 ceil: F32, F64;
+            39 round: F32, F64;
+            40 sin: F32, F64;
+            41 cos: F32, F64;
+            42 tanh: F32, F64;
+            43 sigmoid: F32, F64;
+            44 erf: F32, F64;
+            45 log1p: F32, F64;
+            46 expm1: F32, F64;
+            47 softplus: F32, F64;
+            48 multiply_no_nan: F32, F64;
+            52 logical_not: BOOL;
+            53 maximum: F32, F64, I32, I64, I8, U8;
+            54 minimum: F32, F64, I32, I64, I8, U8;
+            55 pow: F32, F64, I32, I64, I8;
+            56 floordiv: F32, F64, I32, I64, I8, U8;
+            57 floormod: F32, F64, I32, I64, I8, U8;
+            58 truncatediv: F32, F64, I32, I64, I8, U8;
+            59 truncatemod: F32, F64, I32, I64, I8, U8;
+            60 not_equal: F32, F64, I32, I64, I8, U8, BOOL;
+            61 less: F32, F64, I32, I64, I8, U8;
+            62 less_equal: F32, F64, I32, I64, I8, U8;
+            63 logical_and: BOOL;
+            64 logical_or: BOOL;
+            65 logical_xor: BOOL;
+            66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            67 divide_no_nan: F32, F64;
+            70 max: F32, F64, I32, I64, I8, U8;
+            71 min: F32, F64, I32, I64, I8, U8;
+            72 prod: F32, F64, I32, I64, I8, U8;
+            73 any: BOOL;
+            74 all: BOOL;
+            75 argmin: F32, F64, I32, I64, I8, U8;
+            76 cumsum: F32, F64, I32, I64, I8, U8;
+            77 cumprod: F32, F64, I32, I64, I8, U8;
+            78 top_k: F32, F64, I32, I64, I8, U8;
+            80 concat: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            81 strided_slice: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            82 pad: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            83 gather: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            84 gather_grad: F32, F64, I32, I64, I8, U8;
+            85 gather_nd: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            86 scatter_nd: F32, F64, I32, I64, I8, U8;
+            87 tensor_scatter_update: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            90 avg_pool2d: F32, F64;
+            91 avg_pool2d_grad: F32, F64;
+            92 depthwise_conv2d: F32, F64;
+            93 depthwise_conv2d_input_grad: F32, F64;
+            94 depthwise_conv2d_filter_grad: F32, F64;
+            97 max_pool2d_pick: F32, F64;
+            100 random_uniform: I64;
+            101 cond: BOOL, I32;
+            102 while_loop: BOOL;
+            103 print: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            104 assert: BOOL;
+            105 check_numerics: F32, F64, F16, BF16;
+            111 matmul_adam: F32, F64;
+            112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            113 conv2d_max_pool2d: F32, F64;
+            114 conv2d_max_pool2d_filter_grad: F32, F64;
+            115 conv2d_max_pool2d_input_grad: F32, F64;
+            116 scatter_add: F32, F64, I32, I64, I8, U8;
+        }
+    };
+}
+
+macro_rules! define {
     ($($code:literal $name:ident: $($kernel:ident),*;)*) => {
         /// Code of each op in artifacts. A code is never reused for another op.
         pub mod code {
@@ -92,108 +201,7 @@ macro_rules! catalogue {
         pub static OPS: &[&crate::tensor::scope::Op] = &[$(&$name::OP,)*];
     };
 }
-
-catalogue! {
-    1 add: F32, F64, I32, I64, I8, U8;
-    2 relu: F32, F64;
-    3 relu_grad: F32, F64;
-    4 sub: F32, F64, I32, I64, I8, U8;
-    5 mul: F32, F64, I32, I64, I8, U8;
-    6 div: F32, F64;
-    7 neg: F32, F64, I32, I64, I8;
-    8 matmul: F32, F64, I32;
-    9 dense: F32, F64;
-    10 conv2d: F32, F64;
-    11 conv2d_input_grad: F32, F64;
-    12 conv2d_filter_grad: F32, F64;
-    13 max_pool2d: F32, F64;
-    14 max_pool2d_grad: F32, F64;
-    15 softmax: F32, F64;
-    16 log_softmax: F32, F64;
-    17 sparse_softmax_cross_entropy: F32, F64;
-    18 sparse_softmax_cross_entropy_grad: F32, F64;
-    19 sum: F32, F64, I32, I64, I8, U8;
-    20 mean: F32, F64;
-    21 argmax: F32, F64, I32, I64, I8, U8;
-    22 equal: F32, F64, I32, I64, I8, U8, BOOL;
-    23 cast: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    24 reshape: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    25 transpose: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    26 broadcast_to: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    27 sgd_step: F32, F64;
-    28 adam_step: F32, F64;
-    29 identity: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    30 matmul_sgd: F32, F64;
-    31 exp: F32, F64;
-    32 log: F32, F64;
-    33 sqrt: F32, F64;
-    34 rsqrt: F32, F64;
-    35 abs: F32, F64, I8, I32, I64;
-    36 sign: F32, F64, I8, I32, I64;
-    37 floor: F32, F64;
-    38 ceil: F32, F64;
-    39 round: F32, F64;
-    40 sin: F32, F64;
-    41 cos: F32, F64;
-    42 tanh: F32, F64;
-    43 sigmoid: F32, F64;
-    44 erf: F32, F64;
-    45 log1p: F32, F64;
-    46 expm1: F32, F64;
-    47 softplus: F32, F64;
-    48 multiply_no_nan: F32, F64;
-    52 logical_not: BOOL;
-    53 maximum: F32, F64, I32, I64, I8, U8;
-    54 minimum: F32, F64, I32, I64, I8, U8;
-    55 pow: F32, F64, I32, I64, I8;
-    56 floordiv: F32, F64, I32, I64, I8, U8;
-    57 floormod: F32, F64, I32, I64, I8, U8;
-    58 truncatediv: F32, F64, I32, I64, I8, U8;
-    59 truncatemod: F32, F64, I32, I64, I8, U8;
-    60 not_equal: F32, F64, I32, I64, I8, U8, BOOL;
-    61 less: F32, F64, I32, I64, I8, U8;
-    62 less_equal: F32, F64, I32, I64, I8, U8;
-    63 logical_and: BOOL;
-    64 logical_or: BOOL;
-    65 logical_xor: BOOL;
-    66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    67 divide_no_nan: F32, F64;
-    70 max: F32, F64, I32, I64, I8, U8;
-    71 min: F32, F64, I32, I64, I8, U8;
-    72 prod: F32, F64, I32, I64, I8, U8;
-    73 any: BOOL;
-    74 all: BOOL;
-    75 argmin: F32, F64, I32, I64, I8, U8;
-    76 cumsum: F32, F64, I32, I64, I8, U8;
-    77 cumprod: F32, F64, I32, I64, I8, U8;
-    78 top_k: F32, F64, I32, I64, I8, U8;
-    80 concat: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    81 strided_slice: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    82 pad: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    83 gather: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    84 gather_grad: F32, F64, I32, I64, I8, U8;
-    85 gather_nd: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    86 scatter_nd: F32, F64, I32, I64, I8, U8;
-    87 tensor_scatter_update: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    90 avg_pool2d: F32, F64;
-    91 avg_pool2d_grad: F32, F64;
-    92 depthwise_conv2d: F32, F64;
-    93 depthwise_conv2d_input_grad: F32, F64;
-    94 depthwise_conv2d_filter_grad: F32, F64;
-    97 max_pool2d_pick: F32, F64;
-    100 random_uniform: I64;
-    101 cond: BOOL, I32;
-    102 while_loop: BOOL;
-    103 print: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    104 assert: BOOL;
-    105 check_numerics: F32, F64, F16, BF16;
-    111 matmul_adam: F32, F64;
-    112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-    113 conv2d_max_pool2d: F32, F64;
-    114 conv2d_max_pool2d_filter_grad: F32, F64;
-    115 conv2d_max_pool2d_input_grad: F32, F64;
-    116 scatter_add: F32, F64, I32, I64, I8, U8;
-}
+catalogue!(define);
 
 /// Returns the part of an instruction's attribute words that holds block numbers: the blocks of the program that the instruction
 /// can run. Returns an empty slice for ops without blocks.

@@ -3,11 +3,55 @@
 use crate::base::dtype::Element;
 use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
+use crate::base::view::{TensorView, TensorViewMut};
 use crate::runtime::arena::Bytes;
 use crate::runtime::program::{Program, SignatureId};
 use crate::runtime::session::Session;
 
+/// Identifier of a tensor that the caller of a session reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorId {
+    /// An input of a signature, with its index.
+    Input(SignatureId, usize),
+    /// An output of a signature, with its index.
+    Output(SignatureId, usize),
+    /// A variable, with its index in the artifact.
+    Variable(usize),
+}
+
 impl<'p> Session<'p, '_> {
+    /// Returns a tensor, with its type. The views of an input and of an output are valid as [`Session`] describes.
+    ///
+    /// Fails with [`Error::NoSuchTensor`] if there is no such tensor, or if a variable has no bytes, because its initial value is zero and
+    /// no loaded signature assigns it.
+    pub fn view(&self, id: TensorId) -> Result<TensorView<'_>> {
+        let (tensor_type, place) = self.find(id)?;
+        Ok(TensorView { tensor_type, data: Some(self.bytes(Some(place))) })
+    }
+
+    /// Returns a tensor for writing, with its type.
+    ///
+    /// Fails with [`Error::NoSuchTensor`] like [`Session::view`], and if the tensor is an output or a variable in flash.
+    pub fn view_mut(&mut self, id: TensorId) -> Result<TensorViewMut<'_>> {
+        let (tensor_type, place) = self.find(id)?;
+        match (id, &place) {
+            (TensorId::Input(..), _) => (),
+            (TensorId::Variable(_), Bytes::Memory(..)) => self.count_change(),
+            (TensorId::Output(_, index) | TensorId::Variable(index), _) => return Err(Error::NoSuchTensor { index: index as u32 }),
+        }
+        Ok(TensorViewMut { tensor_type, data: self.bytes_mut(Some(place)) })
+    }
+
+    fn find(&self, id: TensorId) -> Result<(&'p TensorType, Bytes<'p>)> {
+        let program = self.places.program;
+        let (found, index) = match id {
+            TensorId::Input(signature, index) => (Some(self.input_operand(signature, index)?.into()), index),
+            TensorId::Output(signature, index) => (Some(self.output_operand(signature, index)?.into()), index),
+            TensorId::Variable(index) => (program.variables.get(index).map(|variable| variable.tensor as usize), index),
+        };
+        found.and_then(|tensor| self.places.of(tensor)).ok_or(Error::NoSuchTensor { index: index as u32 })
+    }
+
     fn locate(&self, operand: u16) -> Option<Bytes<'p>> {
         Some(self.places.of(operand.into())?.1)
     }

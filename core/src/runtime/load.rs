@@ -25,6 +25,22 @@ impl<'a> Program<'a> {
         program.verify(computed, signatures)
     }
 
+    /// Verifies and opens an artifact like [`Program::load`], for running the signatures whose indices in the artifact are the bits of
+    /// `signatures`.
+    pub fn load_at(bytes: &'a [u8], kernels: &'a [&'a Kernel], signatures: u32) -> Result<Program<'a>> {
+        let program = Program::open(bytes, kernels)?;
+        let computed = checksum(covered(bytes, &program));
+        program.verify_at(computed, signatures)
+    }
+
+    /// Verifies the artifact like [`Program::verify`], for running the signatures of [`Program::load_at`].
+    fn verify_at(mut self, computed: u32, signatures: u32) -> Result<Program<'a>> {
+        self.loaded = signatures;
+        let program = self.verify(computed, &[])?;
+        let known = u32::MAX.unbounded_shl(program.signatures.len() as u32) & signatures == 0;
+        if known { Ok(program) } else { Err(Error::UnknownSignature) }
+    }
+
     /// Verifies the artifact, whose checksum is `computed`, for running `signatures`.
     #[inline]
     fn verify(mut self, computed: u32, signatures: &[&str]) -> Result<Program<'a>> {
@@ -92,5 +108,11 @@ impl<'a> Loading<'a> {
     pub fn finish(self, signatures: &[&str]) -> Result<Program<'a>> {
         let computed = self.sum.add(self.rest).get();
         self.program.verify(computed, signatures)
+    }
+
+    /// Finishes like [`Loading::finish`], for running the signatures of [`Program::load_at`].
+    pub fn finish_at(self, signatures: u32) -> Result<Program<'a>> {
+        let computed = self.sum.add(self.rest).get();
+        self.program.verify_at(computed, signatures)
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod verify;
 
 pub use crate::base::format;
 pub use crate::base::op::Kernel;
+pub use access::TensorId;
 pub use arena::Aligned;
 pub use exec::Profile;
 pub use load::Loading;

@@ -224,6 +224,13 @@ pub struct Program<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignatureId(pub(crate) u32);
 
+impl SignatureId {
+    /// Returns the index of the signature in the artifact.
+    pub fn index(self) -> u32 {
+        self.0
+    }
+}
+
 /// Size of one record of each section, in bytes.
 const RECORD_BYTES: [u8; 12] = [
     size_of::<SignatureRecord>() as u8,
@@ -405,6 +412,12 @@ impl<'a> Program<'a> {
     pub fn signature(&self, name: &str) -> Result<SignatureId> {
         let id = self.find(name)?;
         if self.loaded & (1 << id.0) == 0 { Err(Error::UnknownSignature) } else { Ok(id) }
+    }
+
+    /// Returns the loaded signature with this index in the artifact. Fails with [`Error::UnknownSignature`] if there is none.
+    pub fn signature_at(&self, index: u32) -> Result<SignatureId> {
+        let id = SignatureId(index);
+        self.block(id).map(|_| id)
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<SignatureId> {

@@ -4,6 +4,7 @@
 
 mod allocations;
 mod autograph;
+mod by_index;
 mod catalogue;
 mod checkpoints;
 mod cnn;

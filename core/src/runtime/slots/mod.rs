@@ -114,6 +114,11 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         self.area.flash
     }
 
+    /// Returns the flash, such as its driver. What is written there behind the back of the slots can damage their checkpoints.
+    pub fn flash_mut(&mut self) -> &mut F {
+        &mut self.area.flash
+    }
+
     /// Writes a checkpoint of the session into another slot than this artifact's newest complete one. Returns its sequence number: 1 for
     /// the first checkpoint, then one more each time.
     ///
