@@ -1,5 +1,6 @@
 //! The command `gradlet export`.
 
+use crate::firmware::{c_file, write_c};
 use crate::{Model, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -30,6 +31,9 @@ pub struct Export {
     /// Also write the firmware's kernels, arena sizes, names, indices and shapes, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
+    /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it
+    #[arg(long, value_name = "FILE", value_parser = c_file)]
+    c: Option<PathBuf>,
     /// Number of samples per call of each signature
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
@@ -76,6 +80,9 @@ impl Export {
         write_whole(&self.output, &bytes)?;
         if let Some((path, source)) = source {
             write_whole(path, source.as_bytes())?;
+        }
+        if let Some(path) = &self.c {
+            write_c(path, &bytes, &self.command())?;
         }
         if quiet { Ok(()) } else { print(&self.summary(&bytes)?) }
     }

@@ -1,5 +1,6 @@
 //! The command `gradlet inspect`.
 
+use crate::firmware::{c_file, write_c};
 use crate::print;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -31,6 +32,9 @@ pub struct Inspect {
     /// Also write the firmware's kernels, arena sizes, names, indices and shapes, of all signatures, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
+    /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it
+    #[arg(long, value_name = "FILE", value_parser = c_file)]
+    c: Option<PathBuf>,
 }
 
 impl Inspect {
@@ -50,6 +54,9 @@ impl Inspect {
         if let Some(path) = &self.rust {
             let source = firmware::source(&bytes, "gradlet inspect").map_err(|error| FileError::model(&self.file, error))?;
             write_whole(path, source.as_bytes())?;
+        }
+        if let Some(path) = &self.c {
+            write_c(path, &bytes, "gradlet inspect")?;
         }
         match (quiet, self.json) {
             (true, _) => Ok(()),

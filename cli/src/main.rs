@@ -4,6 +4,7 @@
 mod ckpt;
 mod devices;
 mod export;
+mod firmware;
 mod inspect;
 mod monitor;
 mod run;

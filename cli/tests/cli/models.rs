@@ -134,6 +134,43 @@ fn the_generated_source_is_formatted() {
 }
 
 #[test]
+fn the_generated_c_names_what_the_rust_names() {
+    let folder = TempDir::new().unwrap();
+    succeeds(&folder, &["export", "mlp:64-32-10", "--signatures", "infer,train", "--output", "m.grdl", "--rust", "m.rs", "--c", "model.c"]);
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let (rust, source, header) = (read("m.rs"), read("model.c"), read("model.h"));
+    let artifact = fs::read(folder.path().join("m.grdl")).unwrap();
+    let bytes: Vec<u8> =
+        source.split([' ', '\n']).filter_map(|word| u8::from_str_radix(word.strip_prefix("0x")?.strip_suffix(',')?, 16).ok()).collect();
+    assert!(bytes == artifact, "the source has {} bytes", bytes.len());
+    assert!(
+        source.contains("const gradlet_kernel *const model_kernels[MODEL_KERNEL_COUNT] = {\n    &gradlet_kernel_dense_F32,\n"),
+        "{source}"
+    );
+    let macros = [
+        "#define MODEL_SIGNATURES 0x3u\n",
+        "#define MODEL_TRAIN 1\n",
+        "#define MODEL_TRAIN_INPUT_X_SHAPE { 1, 64 }\n",
+        "#define MODEL_TRAIN_INPUT_X_ELEMENTS 64\n",
+        "#define MODEL_TRAIN_INPUT_X_DTYPE GRADLET_DTYPE_F32\n",
+        "#define MODEL_TRAIN_OUTPUT_LOSS_ELEMENTS 1\n",
+    ];
+    macros.iter().for_each(|line| assert!(header.contains(line), "{line}: {header}"));
+    // Each number of the Rust source is in the header, with the same name.
+    for line in rust.lines().filter_map(|line| line.strip_prefix("pub const ")) {
+        if let Some((name, value)) = line.strip_suffix(';').and_then(|line| line.split_once(": usize = ")) {
+            assert!(header.contains(&format!("#define MODEL_{name} {value}\n")), "{name}: {header}");
+        }
+    }
+    succeeds(&folder, &["inspect", "m.grdl", "--c", "again.c"]);
+    let defined =
+        |text: &str| text.lines().filter(|line| line.starts_with("#define ")).map(|line| line.replace("AGAIN_", "MODEL_")).collect();
+    let [first, again]: [Vec<String>; 2] = [defined(&header), defined(&read("again.h"))];
+    assert_eq!(first, again);
+    assert_eq!(gradlet(&folder, &["inspect", "m.grdl", "--c", "model.h"]).status.code(), Some(2));
+}
+
+#[test]
 fn wrong_usage_is_exit_code_2() {
     let folder = TempDir::new().unwrap();
     for arguments in [&["train"][..], &["train", "lenet"], &["export", "cnn"], &["run", "a.grdl", "infer", "--input", "x"], &["inspect"]] {

@@ -23,7 +23,7 @@ pub fn arena_bytes(artifact: &[u8], signatures: &[&str]) -> Result<usize> {
 }
 
 /// Returns the bytes of scratch memory and of the rest of the arena that `signatures` need.
-fn sizes(artifact: &[u8], signatures: &[&str]) -> Result<[usize; 2]> {
+pub(super) fn sizes(artifact: &[u8], signatures: &[&str]) -> Result<[usize; 2]> {
     let artifact = AlignedBytes::from(artifact);
     let program = Program::load(&artifact, ops::KERNELS, signatures)?;
     Ok([program.scratch_bytes(), program.kept_bytes()])
@@ -51,7 +51,7 @@ pub fn source(artifact: &[u8], made_by: &str) -> Result<String> {
         let _ = writeln!(text, "    {},", kernel(op, *dtype));
     }
     text += "];\n";
-    let mut source = Source { text, names: Vec::new() };
+    let mut source = Source { text, names: Names::default() };
     let [scratch, kept] = sizes(artifact, &names)?;
     source.constant("ARENA_BYTES", "Bytes of arena for all signatures, loaded together.", "usize", scratch + kept);
     source.constant("SCRATCH_BYTES", "Bytes of scratch memory in the arena. Models that run in turn can share it.", "usize", scratch);
@@ -79,26 +79,38 @@ pub fn source(artifact: &[u8], made_by: &str) -> Result<String> {
     Ok(source.text)
 }
 
-/// Source code under construction.
-struct Source {
-    text: String,
-    /// The identifiers that are taken.
-    names: Vec<String>,
-}
+/// The identifiers of constants.
+#[derive(Default)]
+pub(super) struct Names(Vec<String>);
 
-impl Source {
-    /// Adds a constant, and returns its identifier.
-    fn constant(&mut self, name: &str, doc: &str, kind: &str, value: impl Display) -> String {
+impl Names {
+    /// Returns a new identifier for `name`. A character that no identifier can have becomes `_`. If the identifier is taken, a number is
+    /// appended.
+    pub(super) fn identifier(&mut self, name: &str) -> String {
         let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
         let mut own: String = letters.collect();
         if own.starts_with(|c: char| c.is_ascii_digit()) || own.is_empty() {
             own.insert(0, '_');
         }
         let numbered = (2..).map(|number| format!("{own}_{number}"));
-        let name = std::iter::once(own.clone()).chain(numbered).find(|name| !self.names.contains(name)).unwrap_or_default();
+        let name = std::iter::once(own.clone()).chain(numbered).find(|name| !self.0.contains(name)).unwrap_or_default();
+        self.0.push(name.clone());
+        name
+    }
+}
+
+/// Source code under construction.
+struct Source {
+    text: String,
+    names: Names,
+}
+
+impl Source {
+    /// Adds a constant, and returns its identifier.
+    fn constant(&mut self, name: &str, doc: &str, kind: &str, value: impl Display) -> String {
+        let name = self.names.identifier(name);
         let doc = doc.replace(['\n', '\r'], " ");
         let _ = write!(self.text, "\n/// {doc}\n#[allow(dead_code)]\n#[rustfmt::skip]\npub const {name}: {kind} = {value};\n");
-        self.names.push(name.clone());
         name
     }
 

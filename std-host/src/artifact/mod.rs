@@ -1,5 +1,6 @@
 //! Artifacts: export, loading, inspection, and source code for firmware.
 
+pub mod c_source;
 mod engine;
 pub mod export;
 pub mod firmware;
