@@ -124,7 +124,7 @@ fn sums(artifact: &[u8], count: usize) -> Result<Vec<u8>> {
 }
 
 /// Fails if the two logs differ. A log has the losses, then the variables.
-fn compare(device: &[u8], host: &[u8]) -> Result<()> {
+pub fn compare(device: &[u8], host: &[u8]) -> Result<()> {
     let differs = host.iter().zip(device).position(|(host, device)| host != device);
     ensure!(device.len() == host.len(), "the device wrote {} bytes, but the host {}", device.len(), host.len());
     ensure!(

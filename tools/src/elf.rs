@@ -35,7 +35,8 @@ impl Elf {
         let file = object::File::parse(&*self.0)?;
         let section = |name: &str| file.section_by_name(name).map_or(0, |section| section.size());
         let symbol = |name: &str| file.symbols().find(|symbol| symbol.name() == Ok(name)).map_or(0, |symbol| symbol.size());
-        let (model, digits) = (symbol("GRADLET_MODEL"), symbol("GRADLET_DIGITS"));
+        // The name of the model in a firmware in C is that of its source file.
+        let (model, digits) = (symbol("GRADLET_MODEL") + symbol("model_artifact"), symbol("GRADLET_DIGITS"));
         let flash = section(".text") + section(".rodata") + section(".data");
         Ok(Bytes {
             flash_code: flash - model - digits,

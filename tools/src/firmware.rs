@@ -47,6 +47,13 @@ pub struct Firmware {
     target: &'static Target,
 }
 
+impl Firmware {
+    /// Describes a firmware for `target` that was built elsewhere.
+    pub fn new(elf: PathBuf, target: &'static Target) -> Firmware {
+        Firmware { elf, target }
+    }
+}
+
 /// Builds firmware `name` for the Cortex-M4F, with the model in `folder` (`None` for a firmware without a model).
 pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result<Firmware> {
     build_for(toolchain, &M4F, name, folder)

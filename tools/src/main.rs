@@ -4,6 +4,7 @@ extern crate alloc;
 
 mod bench;
 mod bits;
+mod c;
 mod demo;
 mod models;
 mod ptx;
@@ -62,6 +63,7 @@ fn check(check: Check) -> Result<()> {
         Check::Models => replacement::check_two(toolchain).and_then(|()| replacement::check_update(toolchain)),
         Check::Hostile => bits::check_hostile(toolchain),
         Check::Telemetry => telemetry::check(toolchain),
+        Check::C => c::check(toolchain),
         Check::Size => size::check(),
         Check::Learning => {
             println!("{}", demo::learning(toolchain)?);

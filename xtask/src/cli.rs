@@ -222,6 +222,8 @@ pub enum Check {
     Hostile,
     /// Checks the device's telemetry.
     Telemetry,
+    /// Checks the C API: a firmware in C, hostile calls, and the library of this machine.
+    C,
     /// Compares sizes with their limits and with the committed figures.
     Size,
     /// Builds a firmware that learns for half a minute, and prints the command that runs it, one word per line.

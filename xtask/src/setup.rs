@@ -20,6 +20,9 @@ const JETSON_LINKER: &str = "aarch64-linux-gnu-gcc";
 /// The command that runs a Jetson's programs, in front of their paths.
 pub const JETSON_RUNNER: &str = "qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu";
 const JETSON_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
+const ARM_GCC_PROGRAMS: [&str; 2] = ["arm-none-eabi-gcc", "make"];
+/// Its headers without a C library are enough.
+const ARM_GCC_PACKAGES: [&str; 2] = ["gcc-arm-none-eabi", "make"];
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_LLD: &str = "/usr/bin/rust-lld";
@@ -154,6 +157,22 @@ pub fn ensure_target(target: &Target) -> Result<Result<Toolchain, String>> {
         return Ok(Err(format!("{} is missing, and it cannot be installed without apt-get", target.qemu())));
     }
     Ok(Toolchain::with_target(target.triple).ok_or_else(|| format!("there is no Rust for {0}: run `rustup target add {0}`", target.triple)))
+}
+
+/// Installs a C compiler for the Cortex-M4F and `make` with apt-get, if they are missing. The inner error is the reason why they are still
+/// missing.
+pub fn ensure_arm_gcc() -> Result<Result<(), String>> {
+    let missing = || ARM_GCC_PROGRAMS.into_iter().find(|program| answer(program, &["--version"]).is_none());
+    if let Some(program) = missing() {
+        if answer("apt-get", &["--version"]).is_none() {
+            return Ok(Err(format!("{program} is missing, and it cannot be installed without apt-get")));
+        }
+        println!("The firmware in C needs tools that are not installed. These will be installed:");
+        ARM_GCC_PACKAGES.iter().for_each(|package| println!("  {package} (apt)"));
+        confirm()?;
+        install_packages(&ARM_GCC_PACKAGES)?;
+    }
+    Ok(missing().map_or(Ok(()), |program| Err(format!("there is still no {program}"))))
 }
 
 /// Returns a toolchain for a Jetson's CPU. If the linker or the emulator for its programs is missing, installs it with apt-get. The inner

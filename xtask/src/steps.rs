@@ -79,7 +79,7 @@ static OTHERS: [Step; 7] = [
     step("packages", |_, log| packages::check(log)),
 ];
 
-static DEVICES: [Step; 14] = [
+static DEVICES: [Step; 15] = [
     step("core with alloc, without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
     tool("firmware harness", |_, log| check("harness", log)),
@@ -93,6 +93,7 @@ static DEVICES: [Step; 14] = [
     tool("the device, hostile runs", |_, log| check("hostile", log)),
     tool("the device's telemetry", |_, log| check("telemetry", log)),
     tool("every processor's bits", |_, log| check("bits-targets", log)),
+    tool("the C API", |_, log| check("c", log)),
     tool("sizes", |_, log| check("size", log)),
 ];
 
