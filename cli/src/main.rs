@@ -7,6 +7,7 @@ mod export;
 mod firmware;
 mod inspect;
 mod monitor;
+mod new;
 mod run;
 mod summary;
 mod tfrecord;
@@ -27,6 +28,7 @@ use std::process::ExitCode;
     "  gradlet run cnn.grdl infer --input x=digits:data/mnist10k:0\n",
     "  gradlet inspect cnn.grdl --svg arena.svg\n",
     "  gradlet monitor --port /dev/ttyUSB0 --logdir logs\n",
+    "  gradlet new --board pico2 --model cnn.grdl my-firmware\n",
     "  gradlet devices\n",
     "  gradlet ckpt inspect training/ckpt-7\n",
     "  gradlet summary inspect logs\n",
@@ -51,6 +53,7 @@ enum Command {
     Run(run::Run),
     Inspect(inspect::Inspect),
     Monitor(monitor::Watch),
+    New(new::New),
     Devices(devices::Devices),
     #[command(subcommand)]
     Ckpt(ckpt::Ckpt),
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Inspect(inspect) => inspect.run(cli.quiet),
         Command::Monitor(monitor) => monitor.run(cli.quiet),
+        Command::New(new) => new.run(cli.quiet),
         Command::Devices(devices) => devices.run(),
         Command::Ckpt(ckpt) => ckpt.run(cli.quiet),
         Command::Summary(summary) => summary.run(cli.quiet),

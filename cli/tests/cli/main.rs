@@ -4,6 +4,7 @@ mod ckpt;
 mod devices;
 mod models;
 mod monitor;
+mod new;
 mod summary;
 mod tfrecord;
 

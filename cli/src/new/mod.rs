@@ -1,0 +1,171 @@
+//! The command `gradlet new`.
+
+mod boards;
+mod sample;
+
+use crate::print;
+use anyhow::{Context, Result, bail, ensure};
+use boards::{BOARDS, Board, CODE, RECORD, STACK};
+use clap::Args;
+use gradlet::artifact::describe::{Description, SignatureInfo};
+use gradlet::artifact::firmware;
+use gradlet::device::AlignedBytes;
+use gradlet::io::{FileError, write_whole};
+use gradlet::runtime::checkpoint::Contents;
+use gradlet::{Program, Session, ops};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Write a firmware project that trains a model on a board
+///
+/// The project builds at once. It trains with the model's training signature, keeps checkpoints in the board's flash, and sends its losses
+/// to `gradlet monitor`. It makes its own data until you replace the function `sample` in src/sample.rs. Its README.md has the steps from
+/// plugging in the board to the loss curve in TensorBoard.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  gradlet new --board pico2 --model model.grdl my-firmware\n  \
+                        gradlet new --board mps2-an386 --model cnn.grdl --signature train_head my-firmware")]
+pub struct New {
+    /// The board
+    #[arg(long, value_name = "BOARD", value_parser = boards::parser())]
+    board: String,
+    /// The artifact, from `gradlet export` or your own program
+    #[arg(long, value_name = "FILE")]
+    model: PathBuf,
+    /// The signature that trains the model
+    #[arg(long, value_name = "NAME", default_value = "train")]
+    signature: String,
+    /// Folder of the crate gradlet-core [default: the one in the checkout that this command was built from, else a registry's]
+    #[arg(long, value_name = "DIR")]
+    core: Option<PathBuf>,
+    /// Folder for the project. It is created if it does not exist, and must be empty
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+impl New {
+    pub fn run(&self, quiet: bool) -> Result<()> {
+        let board = BOARDS.iter().find(|board| board.name == self.board).context("the board is unknown")?;
+        let bytes = fs::read(&self.model).map_err(|error| FileError::io(&self.model, error))?;
+        let model = Model::read(&bytes, &self.signature).map_err(|error| FileError::new(&self.model, format!("{error:#}")))?;
+        model.fits(board).with_context(|| format!("{} does not fit on {}", self.model.display(), board.name))?;
+        let name = project_name(&self.folder)?;
+        let core = self.core()?;
+        empty(&self.folder)?;
+
+        let fill = |text: &str| {
+            let marks = [("{{name}}", &*name), ("{{core}}", &core), ("{{signature}}", &self.signature), ("{{board}}", board.name)];
+            marks.iter().fold(text.to_string(), |text, (mark, value)| text.replace(mark, value))
+        };
+        let write = |path: &str, bytes: &[u8]| {
+            let path = self.folder.join(path);
+            let folder = path.parent().unwrap_or(&self.folder);
+            fs::create_dir_all(folder).map_err(|error| FileError::io(folder, error))?;
+            Ok::<_, anyhow::Error>(write_whole(&path, bytes)?)
+        };
+        for (path, text) in board.files {
+            write(path, fill(text).as_bytes())?;
+        }
+        let constants = firmware::source(&bytes, "gradlet inspect --rust src/model.rs model.grdl")?;
+        write("src/sample.rs", sample::source(&model.signature, &constants)?.as_bytes())?;
+        write("src/model.rs", constants.as_bytes())?;
+        write("model.grdl", &bytes)?;
+        if quiet { Ok(()) } else { print(&self.summary(board, &model)) }
+    }
+
+    /// Returns the dependency on gradlet-core, as Cargo.toml has it.
+    fn core(&self) -> Result<String> {
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("core");
+        let folder = match &self.core {
+            Some(folder) => folder.clone(),
+            None if checkout.join("Cargo.toml").exists() => checkout,
+            None => return Ok(format!("{{ version = \"{}\" }}", env!("CARGO_PKG_VERSION"))),
+        };
+        let manifest = folder.join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).map_err(|error| FileError::io(&manifest, error))?;
+        ensure!(text.contains("name = \"gradlet-core\""), "{} is not the manifest of gradlet-core", manifest.display());
+        Ok(format!("{{ path = {:?} }}", folder.canonicalize()?.display().to_string()))
+    }
+
+    fn summary(&self, board: &Board, model: &Model) -> String {
+        format!(
+            "{}: a project for {}\n  {:>9} B of {} B of flash for the model\n  {:>9} B of {} B of RAM for the arena\n  \
+             {:>9} B of {} B of a slot for a checkpoint\nNext: `cargo run --release` in it. README.md has the steps; src/sample.rs has the data\n",
+            self.folder.display(),
+            board.name,
+            model.flash,
+            board.flash,
+            model.signature.arena_bytes,
+            board.ram,
+            model.checkpoint,
+            board.slot
+        )
+    }
+}
+
+/// Creates the folder of the project. Fails if it has files.
+fn empty(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|error| FileError::io(folder, error))?;
+    let first = fs::read_dir(folder).map_err(|error| FileError::io(folder, error))?.next();
+    ensure!(first.is_none(), "{} is not empty: name a new folder", folder.display());
+    Ok(())
+}
+
+/// Returns the name of the package, which is the folder's name with `-` for each character that a package's name cannot have.
+fn project_name(folder: &Path) -> Result<String> {
+    let absolute = std::path::absolute(folder)?;
+    let name = absolute.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let letters: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
+    let name = letters.trim_matches('-');
+    Ok(if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name.into() } else { format!("firmware-{name}").trim_matches('-').into() })
+}
+
+/// The model of a project.
+struct Model {
+    signature: SignatureInfo,
+    flash: u32,
+    checkpoint: u32,
+}
+
+impl Model {
+    /// Reads an artifact. Fails if `signature` trains nothing.
+    fn read(bytes: &[u8], signature: &str) -> Result<Model> {
+        let description = Description::read(bytes)?;
+        let training: Vec<&str> =
+            description.signatures.iter().map(|info| info.name.as_str()).filter(|name| trains(&description, name)).collect();
+        let Some(info) = description.signatures.iter().find(|info| info.name == signature && training.contains(&signature)) else {
+            match training.is_empty() {
+                true => bail!("no signature trains a variable: export the training step, as `gradlet export` does"),
+                false => bail!("no signature {signature:?} trains a variable: choose one with --signature: {}", training.join(", ")),
+            }
+        };
+        let aligned = AlignedBytes::from(bytes);
+        let program = Program::load(&aligned, ops::KERNELS, &[signature])?;
+        let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+        let mut session = Session::new(&program, &mut arena)?;
+        for (index, _) in (0..).zip(&description.variables).filter(|(_, variable)| variable.assigned_by.iter().any(|by| by == signature)) {
+            // A checkpoint has the variables that differ from their initial values.
+            session.variable_mut(index)?.iter_mut().for_each(|byte| *byte ^= 1);
+        }
+        let checkpoint = session.checkpoint_len(Contents::Changed);
+        Ok(Model { signature: info.clone(), flash: description.length, checkpoint })
+    }
+
+    /// Fails if the flash or the RAM of `board` is too small.
+    fn fits(&self, board: &Board) -> Result<()> {
+        let needs = |what: &str, bytes: u32, of: &str, rest: u32, for_what: &str, has: u32| {
+            let all = u64::from(bytes) + u64::from(rest);
+            ensure!(all <= has.into(), "{what} takes {bytes} bytes of {of}, and up to {rest} for {for_what}, but the board has {has}");
+            Ok(())
+        };
+        needs("the model", self.flash, "flash", CODE, "the code", board.flash)?;
+        needs("the arena", self.signature.arena_bytes, "RAM", STACK, "stack and statics", board.ram)?;
+        needs("a checkpoint", self.checkpoint, "a slot", RECORD, "its record", board.slot)
+    }
+}
+
+/// True if the signature `name` assigns a trainable variable, and has inputs to learn from.
+fn trains(description: &Description, name: &str) -> bool {
+    let assigns = description.variables.iter().any(|variable| variable.trainable && variable.assigned_by.iter().any(|by| by == name));
+    let inputs = description.signatures.iter().any(|signature| signature.name == name && !signature.inputs.is_empty());
+    assigns && inputs
+}
