@@ -7,6 +7,7 @@ mod bits;
 mod c;
 mod demo;
 mod models;
+mod projects;
 mod ptx;
 #[allow(dead_code)]
 #[path = "../../tests/src/random.rs"]
@@ -64,6 +65,7 @@ fn check(check: Check) -> Result<()> {
         Check::Hostile => bits::check_hostile(toolchain),
         Check::Telemetry => telemetry::check(toolchain),
         Check::C => c::check(toolchain),
+        Check::Projects => projects::check(),
         Check::Size => size::check(),
         Check::Learning => {
             println!("{}", demo::learning(toolchain)?);

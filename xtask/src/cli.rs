@@ -224,6 +224,8 @@ pub enum Check {
     Telemetry,
     /// Checks the C API: a firmware in C, hostile calls, and the library of this machine.
     C,
+    /// Makes a project for every board by `gradlet new`, builds it, and runs the one for the emulated board.
+    Projects,
     /// Compares sizes with their limits and with the committed figures.
     Size,
     /// Builds a firmware that learns for half a minute, and prints the command that runs it, one word per line.

@@ -12,6 +12,8 @@ use xtask::shell::{answer, cargo, root};
 
 /// Sources that `cargo xtask proto` generates.
 const GENERATED: &str = "std-host/src/formats/proto";
+/// Templates of `gradlet new`.
+const TEMPLATES: &str = "cli/templates";
 
 /// Settings of the steps.
 pub struct Machine {
@@ -79,7 +81,7 @@ static OTHERS: [Step; 7] = [
     step("packages", |_, log| packages::check(log)),
 ];
 
-static DEVICES: [Step; 15] = [
+static DEVICES: [Step; 16] = [
     step("core with alloc, without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
     tool("firmware harness", |_, log| check("harness", log)),
@@ -94,6 +96,7 @@ static DEVICES: [Step; 15] = [
     tool("the device's telemetry", |_, log| check("telemetry", log)),
     tool("every processor's bits", |_, log| check("bits-targets", log)),
     tool("the C API", |_, log| check("c", log)),
+    tool("firmware projects", |_, log| check("projects", log)),
     tool("sizes", |_, log| check("size", log)),
 ];
 
@@ -103,12 +106,13 @@ fn format(log: &mut Log) -> Result<()> {
     log.run(Command::new("rustfmt").args(["--check", "--edition", "2024", "--config-path"]).arg(root()).args(sources))
 }
 
-/// Adds every `.rs` file below `folder` that is not generated to `found`, whether a module includes it or not.
+/// Adds every `.rs` file below `folder` that is not generated to `found`, whether a module includes it or not. Leaves out the templates of
+/// projects, which have the settings of a user: the step "firmware projects" checks them.
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let skipped = name.starts_with('.') || name == "target" || path.ends_with(GENERATED);
+        let skipped = name.starts_with('.') || name == "target" || path.ends_with(GENERATED) || path.ends_with(TEMPLATES);
         if path.is_dir() && !skipped {
             rust_files(&path, found)?;
         } else if name.ends_with(".rs") {
@@ -227,7 +231,7 @@ fn without_atomics(log: &mut Log) -> Result<()> {
     match Toolchain::with_target(SMALL) {
         Some(toolchain) => {
             let mut check = toolchain.cargo_for(SMALL, &root().join("boards/target"), "core,alloc", "check");
-            log.run(check.args(["--package", "gradlet-core", "--features", "alloc"]))
+            log.run(check.args(["--package", "gradlet-core", "--features", "alloc defmt"]))
         }
         None => {
             log.say(&format!("skipped: there is no Rust for {SMALL}; run `rustup target add {SMALL}`"));

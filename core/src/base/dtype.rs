@@ -86,6 +86,14 @@ impl fmt::Display for DType {
     }
 }
 
+/// Logs the text of `Display`.
+#[cfg(feature = "defmt")]
+impl defmt::Format for DType {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{}", self.name());
+    }
+}
+
 /// Rust type of a tensor's elements. A tensor's bytes can be read as a slice of this type.
 pub trait Element: Pod + PartialEq + fmt::Debug + Send + Sync {
     /// Element type of a tensor with elements of this Rust type.

@@ -124,6 +124,21 @@ impl fmt::Debug for Shape {
     }
 }
 
+/// Logs the text of `Display`.
+#[cfg(feature = "defmt")]
+impl defmt::Format for Shape {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "[");
+        for (axis, dim) in self.dims().iter().enumerate() {
+            if axis > 0 {
+                defmt::write!(f, ",");
+            }
+            defmt::write!(f, "{}", dim);
+        }
+        defmt::write!(f, "]");
+    }
+}
+
 /// Element type and shape of a tensor, the input of every shape rule. Displays as `f32[2,3]`.
 ///
 /// Its memory layout is that of an artifact's type record.
@@ -165,6 +180,14 @@ impl TensorType {
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.dtype, self.shape)
+    }
+}
+
+/// Logs the text of `Display`.
+#[cfg(feature = "defmt")]
+impl defmt::Format for TensorType {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{}{}", self.dtype, self.shape);
     }
 }
 

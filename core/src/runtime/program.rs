@@ -222,6 +222,7 @@ pub struct Program<'a> {
 
 /// Identifier of a loaded signature of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureId(pub(crate) u32);
 
 impl SignatureId {

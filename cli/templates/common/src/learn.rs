@@ -12,7 +12,8 @@ use gradlet_core::runtime::{Aligned, Slots, Telemetry};
 use gradlet_core::{Program, Result, Session};
 use static_cell::ConstStaticCell;
 
-/// Training steps of a round. A save follows each round, and erases one of two slots: flash endures about 10,000 erase cycles.
+/// Training steps of a round. A save follows each round, and erases one of two slots. Flash endures
+/// about 10,000 erase cycles.
 const ROUND: u32 = 1_000;
 /// Steps between two losses on the line. A loss takes 2 ms at 115,200 baud.
 const REPORTED: u32 = 10;
@@ -28,8 +29,8 @@ static ARENA: ConstStaticCell<Aligned<[u8; ARENA_BYTES]>> =
 /// Frames that wait for the line.
 static FRAMES: ConstStaticCell<[u8; 512]> = ConstStaticCell::new([0; 512]);
 
-/// Learns for `rounds` rounds, from the newest checkpoint in the bytes `slots` of `flash` on, and reports over `line`. Returns true if
-/// there was a checkpoint. Call it once.
+/// Trains for `rounds` rounds, from the newest checkpoint in the bytes `slots` of `flash` on, and
+/// reports over `line`. Returns true if there was a checkpoint. Call it once.
 ///
 /// An error also goes over the line, as a text.
 pub async fn learn<F: NorFlash, W: Write>(

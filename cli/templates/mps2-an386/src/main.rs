@@ -1,11 +1,11 @@
-//! Trains a model on Arm's MPS2 board with a Cortex-M4F, which QEMU emulates. Restarts once, to show that it still knows.
+//! Trains a model on Arm's MPS2 board with a Cortex-M4F, which QEMU emulates. Restarts once, to
+//! show that it still knows.
 
 #![no_std]
 #![no_main]
 
 mod board;
 mod learn;
-#[rustfmt::skip]
 mod model;
 mod sample;
 

@@ -1,7 +1,9 @@
 //! Error type of gradlet: codes and indices. `Display` renders text only on request.
 
 mod code;
+mod text;
 
+#[cfg(feature = "alloc")]
 use core::fmt;
 
 /// Result whose default error is gradlet's [`Error`].
@@ -296,6 +298,7 @@ impl fmt::Display for OutOfMemory {
 
 /// Table of an artifact, in the order of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum Section {
     /// Section table of the header itself.
@@ -328,6 +331,7 @@ pub enum Section {
 
 /// Rule that an instruction can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum Rule {
     /// The instruction's operand, attribute or kernel numbers are outside their tables.
@@ -405,109 +409,6 @@ impl Error {
     #[cfg(feature = "alloc")]
     pub(crate) fn with_usage(self, context: impl Into<alloc::string::String>, usage: &'static str) -> Error {
         Error::Context { context: context.into().into_boxed_str(), cause: alloc::boxed::Box::new(self), usage }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Arity { got } => write!(f, "the op does not take {got} inputs"),
-            Error::DType { input } => write!(f, "the op does not take the element type of input {input}: `cast` converts a tensor"),
-            Error::Rank { input } => write!(f, "the op does not take the rank of input {input}"),
-            Error::Dimension { input, axis, want, got } => {
-                write!(f, "dimension {axis} of input {input} must be {want}, not {got}")
-            }
-            Error::Attribute { index } => write!(f, "attribute {index} has a value that the op does not allow"),
-            Error::TooLarge => f.write_str("a dimension, a tensor or the memory of a program is too large"),
-            Error::IndexOutOfRange { node, position, value, limit } => write!(
-                f,
-                "the label or index at position {position} is {value}, but must be at least 0 and less than {limit} (instruction {node})"
-            ),
-            Error::DivisionByZero { node, position } => {
-                write!(f, "integer division by zero at position {position} (instruction {node})")
-            }
-            Error::NegativePower { node, position } => {
-                write!(f, "an integer has no negative power: cast it to a float (exponent at position {position}, instruction {node})")
-            }
-            Error::Assertion { node, position } => write!(f, "the assertion fails at position {position} (instruction {node})"),
-            Error::NotFinite { node, position } => {
-                write!(f, "the element at position {position} is infinite or NaN, but must be finite (instruction {node})")
-            }
-            Error::NotAnArtifact => f.write_str("not a gradlet artifact: it must begin with \"GRDL\""),
-            Error::Version { major, minor } => {
-                write!(f, "the artifact has format version {major}.{minor}, which this gradlet does not read: export it with this version")
-            }
-            Error::Truncated { needed, got } => write!(f, "the artifact is cut short: it needs {needed} bytes, but has {got}"),
-            Error::Misaligned => f.write_str("memory must begin at a multiple of 16: wrap it in gradlet_core::runtime::Aligned"),
-            Error::Checksum { stored, computed } => {
-                write!(f, "the artifact is damaged: its checksum is {computed:08x}, its header says {stored:08x}")
-            }
-            Error::Record { section, index } => write!(f, "record {index} of section {section:?} breaks the format"),
-            Error::Instruction { index, rule } => write!(f, "instruction {index} breaks the rule {rule:?}"),
-            Error::MissingKernel { kernel } => write!(f, "kernel {kernel} of the artifact is not linked"),
-            Error::UnknownSignature => f.write_str("the artifact has no such signature, or it was not loaded"),
-            Error::ArenaTooSmall { needed, got } => write!(f, "the arena needs {needed} bytes, but has {got}"),
-            Error::NoSuchTensor { index } => write!(f, "there is no input, output or variable at index {index}"),
-            Error::TensorType { index } => write!(f, "the tensor at index {index} does not have the requested element type or size"),
-            Error::NotACheckpoint => f.write_str("not a flat checkpoint: it must begin with \"GRDC\""),
-            Error::CheckpointVersion { major, minor } => {
-                write!(f, "the checkpoint has format version {major}.{minor}, which this gradlet does not read")
-            }
-            Error::OtherArtifact { checksum } => write!(f, "the checkpoint belongs to another artifact, with checksum {checksum:08x}"),
-            Error::Damaged { variable: Some(variable) } => write!(f, "the checkpoint is damaged at variable {variable}"),
-            Error::Damaged { variable: None } => f.write_str("the checkpoint is damaged outside the values of its variables"),
-            Error::CutShort => f.write_str("the checkpoint is cut short"),
-            Error::InFlash { variable } => {
-                write!(f, "the checkpoint changes variable {variable}, which is in flash: load a signature that assigns it")
-            }
-            Error::Io { kind } => write!(f, "reading or writing failed: {kind:?}"),
-            Error::Slots => f.write_str(
-                "flash cannot be divided this way: slots are whole erase blocks, at least two, and the buffer holds whole words",
-            ),
-            Error::SlotTooSmall { needed, got } => write!(f, "the checkpoint needs a slot of {needed} bytes, but the slot has {got}"),
-            Error::Worn { slot } => write!(f, "slot {slot} does not hold what was written: the flash is worn"),
-            Error::Unfinished => f.write_str(
-                "the session is unfinished, because a run ended after it had changed a variable: restore a checkpoint or reset the session",
-            ),
-            Error::VariableNotFinite { variable } => {
-                write!(f, "variable {variable} has an element that is infinite or NaN: only finite variables can be saved")
-            }
-            Error::Interrupted => f.write_str(
-                "the run, save or restore cannot go on: it was not begun, it is over, the slots were used for something else, or the \
-                 session changed: begin it again",
-            ),
-            Error::Length { index, want, got } => write!(f, "the tensor at index {index} takes {want} elements, but got {got}"),
-            Error::Internal => f.write_str("gradlet broke one of its own rules: please report how to reproduce this"),
-            #[cfg(feature = "alloc")]
-            Error::NoKernel { op, dtype } => write!(f, "the device has no kernel for {op} on {dtype}"),
-            #[cfg(feature = "alloc")]
-            Error::OutOfMemory(shortage) => write!(f, "{shortage}"),
-            #[cfg(feature = "alloc")]
-            Error::UnrelatedScopes => f.write_str(
-                "the tensors come from scopes that do not enclose one another: pass the tensor as an argument, let the function return it, \
-                 or create it outside of the function",
-            ),
-            #[cfg(feature = "alloc")]
-            Error::Traced => f.write_str(
-                "the tensor belongs to a trace: it has no value, and is invalid after the trace: let the function return it, or create it \
-                 outside of the function",
-            ),
-            #[cfg(feature = "alloc")]
-            Error::SpentTape => f.write_str("the tape has already computed a gradient: persistent_tape() allows more than one"),
-            #[cfg(feature = "alloc")]
-            Error::Unbuilt => f.write_str("the variable has no value yet: build the layer, or call the model once"),
-            #[cfg(feature = "alloc")]
-            Error::LateVariable => f.write_str(
-                "variables can be created only while a function is traced for the first time: create them, or call their layer once, \
-                 before calling the function",
-            ),
-            #[cfg(feature = "alloc")]
-            Error::Message(text) => f.write_str(text),
-            #[cfg(feature = "alloc")]
-            Error::Context { context, cause, usage: "" } => write!(f, "{context}: {cause}"),
-            #[cfg(feature = "alloc")]
-            Error::Context { context, cause, usage } => write!(f, "{context}: {cause}; usage: {usage}"),
-        }
     }
 }
 

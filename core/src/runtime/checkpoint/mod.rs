@@ -42,6 +42,7 @@ const fn frame_bytes(words: usize) -> u32 {
 
 /// The identity of an artifact. A checkpoint stores the identity of the artifact that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Identity {
     /// Length of the artifact, in bytes.
     pub length: u32,

@@ -6,6 +6,7 @@ use crate::runtime::session::Session;
 
 /// The set of variables that a checkpoint contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Contents {
     /// All variables that have a value.
     Full,

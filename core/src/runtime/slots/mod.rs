@@ -69,6 +69,7 @@ enum Job {
 
 /// A slot with a committed checkpoint, as [`Slots::list`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Slot {
     /// The sequence number. A higher number is newer.
     pub sequence: u32,
