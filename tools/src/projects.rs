@@ -19,8 +19,6 @@ const ROUNDS: [u32; 2] = [2, 2];
 const ROUND: u32 = 1_000;
 const REPORTED: u32 = 10;
 const LIMIT: Duration = Duration::from_secs(300);
-/// Name of the projects. The committed `Cargo.lock` of a board is that of a project with this name.
-const NAME: &str = "firmware";
 /// Settings that make a build faster, and a firmware larger.
 const FAST: [(&str, &str); 3] =
     [("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"), ("CARGO_PROFILE_RELEASE_DEBUG", "false"), ("CARGO_PROFILE_RELEASE_LTO", "off")];
@@ -60,16 +58,17 @@ fn board_names() -> Result<Vec<String>> {
 
 /// The project of a board.
 struct Project {
+    /// Name of the project. A dependency can have the board's name.
+    name: String,
     folder: PathBuf,
-    /// Folder of its builds, which is kept.
-    target: PathBuf,
     triple: String,
 }
 
 impl Project {
     /// Makes the project with the model in `models`, by the command `gradlet new`. Checks that `cargo fmt` would not change it.
     fn new(board: &str, models: &Path) -> Result<Project> {
-        let folder = models::empty(&boards::folder("projects")?.join(board))?.join(NAME);
+        let name = format!("{board}-firmware");
+        let folder = models::empty(&boards::folder("projects")?.join(&name))?;
         let gradlet = std::env::current_exe()?.with_file_name(format!("gradlet{}", std::env::consts::EXE_SUFFIX));
         let mut new = Command::new(gradlet);
         new.args(["--quiet", "new", "--board", board, "--model"]).arg(models.join("model.grdl"));
@@ -82,15 +81,16 @@ impl Project {
         }
         let config = fs::read_to_string(folder.join(".cargo/config.toml"))?;
         let triple = config.lines().find_map(|line| line.strip_prefix("target = ")).context("its config.toml names no target")?;
-        let target = shell::root().join("boards/target/projects").join(board);
-        Ok(Project { folder, target, triple: triple.trim_matches('"').into() })
+        Ok(Project { name, folder, triple: triple.trim_matches('"').into() })
     }
 
-    /// Builds the project with its committed versions. Returns the path of the firmware.
+    /// Builds the project with its committed versions. Returns the path of the firmware. The folder of the builds is kept, and the boards
+    /// share what they have in common.
     fn build(&self, toolchain: &Toolchain) -> Result<PathBuf> {
-        let mut build = toolchain.cargo_for(&self.triple, &self.target, "core,alloc", "build");
+        let target = shell::root().join("boards/target/projects");
+        let mut build = toolchain.cargo_for(&self.triple, &target, "core,alloc", "build");
         shell::run(build.args(["--release", "--quiet", "--locked"]).envs(FAST).current_dir(&self.folder))?;
-        Ok(self.target.join(&self.triple).join("release").join(NAME))
+        Ok(target.join(&self.triple).join("release").join(&self.name))
     }
 }
 
