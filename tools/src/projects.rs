@@ -74,10 +74,8 @@ impl Project {
         new.args(["--quiet", "new", "--board", board, "--model"]).arg(models.join("model.grdl"));
         shell::run(new.arg("--core").arg(shell::root().join("core")).arg(&folder))?;
         for source in fs::read_dir(folder.join("src"))? {
-            // Through stdin, so that the settings of this checkout do not count.
-            let mut format = Command::new("rustfmt");
-            format.args(["--check", "--edition", "2024"]).current_dir(std::env::temp_dir()).stdin(File::open(source?.path())?);
-            shell::run(&mut format)?;
+            let source = source?.path();
+            ensure!(formatted(&source)? == fs::read_to_string(&source)?, "`cargo fmt` would change {}", source.display());
         }
         let config = fs::read_to_string(folder.join(".cargo/config.toml"))?;
         let triple = config.lines().find_map(|line| line.strip_prefix("target = ")).context("its config.toml names no target")?;
@@ -92,6 +90,15 @@ impl Project {
         shell::run(build.args(["--release", "--quiet", "--locked"]).envs(FAST).current_dir(&self.folder))?;
         Ok(target.join(&self.triple).join("release").join(&self.name))
     }
+}
+
+/// Returns a source in rustfmt's default format. It goes through stdin, so that the settings of this checkout do not count.
+fn formatted(source: &Path) -> Result<String> {
+    let mut format = Command::new("rustfmt");
+    format.args(["--edition", "2024"]).current_dir(std::env::temp_dir()).stdin(File::open(source)?);
+    let output = format.output().context("cannot start rustfmt")?;
+    ensure!(output.status.success(), "rustfmt cannot read {}: {}", source.display(), String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Runs the project of the emulated board. Checks that it restarts once, goes on from its checkpoint, and has the host's losses.

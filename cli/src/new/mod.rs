@@ -48,28 +48,27 @@ impl New {
         let bytes = fs::read(&self.model).map_err(|error| FileError::io(&self.model, error))?;
         let model = Model::read(&bytes, &self.signature).map_err(|error| FileError::new(&self.model, format!("{error:#}")))?;
         model.fits(board).with_context(|| format!("{} does not fit on {}", self.model.display(), board.name))?;
-        let name = project_name(&self.folder)?;
-        let core = self.core()?;
-        empty(&self.folder)?;
+        let constants = firmware::source(&bytes, "gradlet inspect model.grdl --rust src/model.rs")?;
+        let sample = sample::source(&model.signature, &constants)?;
+        let marks = [("{{name}}", project_name(&self.folder)?), ("{{core}}", self.core()?), ("{{signature}}", self.signature.clone())];
 
-        let fill = |text: &str| {
-            let marks = [("{{name}}", &*name), ("{{core}}", &core), ("{{signature}}", &self.signature), ("{{board}}", board.name)];
-            marks.iter().fold(text.to_string(), |text, (mark, value)| text.replace(mark, value))
-        };
-        let write = |path: &str, bytes: &[u8]| {
-            let path = self.folder.join(path);
-            let folder = path.parent().unwrap_or(&self.folder);
-            fs::create_dir_all(folder).map_err(|error| FileError::io(folder, error))?;
-            Ok::<_, anyhow::Error>(write_whole(&path, bytes)?)
-        };
+        empty(&self.folder)?;
         for (path, text) in board.files {
-            write(path, fill(text).as_bytes())?;
+            let filled = marks.iter().fold(text.to_string(), |text, (mark, value)| text.replace(mark, value));
+            self.write(path, filled.as_bytes())?;
         }
-        let constants = firmware::source(&bytes, "gradlet inspect --rust src/model.rs model.grdl")?;
-        write("src/sample.rs", sample::source(&model.signature, &constants)?.as_bytes())?;
-        write("src/model.rs", constants.as_bytes())?;
-        write("model.grdl", &bytes)?;
+        self.write("src/sample.rs", sample.as_bytes())?;
+        self.write("src/model.rs", constants.as_bytes())?;
+        self.write("model.grdl", &bytes)?;
         if quiet { Ok(()) } else { print(&self.summary(board, &model)) }
+    }
+
+    /// Writes a file of the project.
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.folder.join(path);
+        let folder = path.parent().unwrap_or(&self.folder);
+        fs::create_dir_all(folder).map_err(|error| FileError::io(folder, error))?;
+        Ok(write_whole(&path, bytes)?)
     }
 
     /// Returns the dependency on gradlet-core, as Cargo.toml has it.

@@ -5,68 +5,34 @@ use gradlet::DType;
 use gradlet::artifact::describe::SignatureInfo;
 use std::fmt::Write;
 
-/// Returns `src/sample.rs`, which makes synthetic data for the inputs of `signature`. `constants` is the source with their names.
+/// Returns `src/sample.rs`, which makes synthetic data for the inputs of `signature`. `constants` is the source of `src/model.rs`.
 pub fn source(signature: &SignatureInfo, constants: &str) -> Result<String> {
-    let name = |name: &str, otherwise: String| {
-        let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
-        let name: String = letters.collect();
-        // Two names can become the same constant, which then has a number.
-        if constants.contains(&format!("pub const {name}: ")) && !constants.contains(&format!("pub const {name}_2: ")) {
-            format!("model::{name}")
-        } else {
-            otherwise
-        }
-    };
-    let own = &signature.name;
-    let (loss, output) = loss(signature).context("the signature has no f32 output, such as a loss, to report")?;
-    let mut text = format!(
-        "//! The data of the training. Replace the function `sample`: until then, the firmware learns from data that it makes.\n\n\
+    let (names, own) = (Names(constants), &signature.name);
+    let (index, loss) = loss(signature).context("the signature has no f32 output, such as a loss, to report")?;
+    let name = names.of(own, format!("{own:?}"));
+    let bytes = names.of(&format!("{own}_arena_bytes"), signature.arena_bytes.to_string());
+    let loss = names.of(&format!("{own}_output_{loss}"), index.to_string());
+    let (inputs, is_noisy) = inputs(signature, &names);
+    let (seed, noise) = if is_noisy { ("    let mut noise = Noise(step + 1);\n", NOISE) } else { ("", "") };
+    Ok(format!(
+        "//! The data of the training. Replace the function `sample`: until then, the firmware learns from\n\
+         //! data that it makes.\n\n\
          use crate::model;\n\
          use gradlet_core::runtime::SignatureId;\n\
          use gradlet_core::{{Result, Session}};\n\n\
          /// The signature that trains.\n\
-         pub const SIGNATURE: &str = {};\n\
+         pub const SIGNATURE: &str = {name};\n\
          /// Bytes of its arena.\n\
-         pub const ARENA_BYTES: usize = {};\n\
+         pub const ARENA_BYTES: usize = {bytes};\n\
          /// Index of its output that is reported.\n\
-         pub const LOSS: usize = {};\n\n\
+         pub const LOSS: usize = {loss};\n\n\
          /// Sets the inputs of a training step.\n\
          ///\n\
-         /// REPLACE THE BODY with your own data: a window of samples and its label, for example. A slice of a wrong length is an error.\n\
-         /// The data here has two classes. In class 0, the elements with an even index are larger, and in class 1, those with an odd one.\n\
+         /// REPLACE THE BODY with your own data, such as a window of samples and its label. The data here has\n\
+         /// two classes. In class 0, the elements with an even index are larger, in class 1 the others.\n\
          pub fn sample(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> Result<()> {{\n    \
-         let class = step % 2;\n    let mut noise = Noise(step + 1);\n",
-        name(own, format!("{own:?}")),
-        name(&format!("{own}_arena_bytes"), signature.arena_bytes.to_string()),
-        name(&format!("{own}_output_{output}"), loss.to_string()),
-    );
-    let mut data = false;
-    for (index, (input, info)) in signature.inputs.iter().enumerate() {
-        let constant = name(&format!("{own}_input_{input}"), index.to_string());
-        let dtype = info.tensor_type.dtype;
-        let elements = match dtype {
-            DType::F32 if !data => {
-                data = true;
-                let _ = write!(
-                    text,
-                    "    for (index, element) in session.input_mut::<f32>(train, {constant})?.iter_mut().enumerate() {{\n        \
-                     *element = 0.5 * noise.next() + if index as u32 % 2 == class {{ 0.5 }} else {{ 0.0 }};\n    }}\n"
-                );
-                continue;
-            }
-            DType::F32 => "class as f32",
-            DType::I32 => "class as i32",
-            DType::I64 => "class.into()",
-            _ => {
-                let _ = writeln!(text, "    // Input `{input}` ({}) stays zero: see `Session::input_mut`.", info.tensor_type);
-                continue;
-            }
-        };
-        let _ = writeln!(text, "    session.input_mut::<{}>(train, {constant})?.fill({elements});", dtype.name());
-    }
-    text += "    Ok(())\n}\n";
-    text += NOISE;
-    Ok(if data { text } else { text.replace("    let mut noise = Noise(step + 1);\n", "").replace(NOISE, "") })
+         let class = step % 2;\n{seed}{inputs}    Ok(())\n}}\n{noise}"
+    ))
 }
 
 const NOISE: &str = "
@@ -83,9 +49,51 @@ impl Noise {
 }
 ";
 
+/// Returns the statements that set the inputs, and true if they use random numbers. The first input of type f32 is the data, and the
+/// others are the class.
+fn inputs(signature: &SignatureInfo, names: &Names<'_>) -> (String, bool) {
+    let (mut text, mut is_noisy) = (String::new(), false);
+    for (index, (input, info)) in signature.inputs.iter().enumerate() {
+        let dtype = info.tensor_type.dtype;
+        let class = match dtype {
+            DType::F32 => "class as f32",
+            DType::I32 => "class as i32",
+            DType::I64 => "class.into()",
+            _ => {
+                let _ = writeln!(text, "    // The input `{input}` ({}) stays zero: see `Session::input_mut`.", info.tensor_type);
+                continue;
+            }
+        };
+        let constant = names.of(&format!("{}_input_{input}", signature.name), index.to_string());
+        let _ = writeln!(text, "    let input = session.input_mut::<{}>(train, {constant})?;", dtype.name());
+        if dtype == DType::F32 && !is_noisy {
+            is_noisy = true;
+            text += "    for (index, element) in input.iter_mut().enumerate() {\n";
+            text += "        let larger = index as u32 % 2 == class;\n";
+            text += "        *element = 0.5 * noise.next() + if larger { 0.5 } else { 0.0 };\n    }\n";
+        } else {
+            let _ = writeln!(text, "    input.fill({class});");
+        }
+    }
+    (text, is_noisy)
+}
+
 /// Returns index and name of the output with the loss: the one named `loss`, or the first one of type f32.
 fn loss(signature: &SignatureInfo) -> Option<(usize, &str)> {
     let floats = || signature.outputs.iter().enumerate().filter(|(_, (_, info))| info.tensor_type.dtype == DType::F32);
     let found = floats().find(|(_, (name, _))| name == "loss").or_else(|| floats().next())?;
     Some((found.0, &found.1.0))
+}
+
+/// The source of `src/model.rs`, with the names of its constants.
+struct Names<'a>(&'a str);
+
+impl Names<'_> {
+    /// Returns the constant that belongs to `name`. If another name has become the same constant, returns `otherwise`.
+    fn of(&self, name: &str, otherwise: String) -> String {
+        let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
+        let name: String = letters.collect();
+        let is_defined = |name: &str| self.0.contains(&format!("pub const {name}: "));
+        if is_defined(&name) && !is_defined(&format!("{name}_2")) { format!("model::{name}") } else { otherwise }
+    }
 }

@@ -100,7 +100,7 @@ fn unusable_models_are_refused() {
     refused("nucleo-f446re", "bytes of RAM, and up to 12288 for stack and statics, but the board has 131072");
     fs::write(folder.path().join("model.grdl"), "a text that is longer than the header of an artifact, but has another magic number")
         .unwrap();
-    refused("mps2-an386", "not an artifact");
+    refused("mps2-an386", "not a gradlet artifact");
     fs::remove_file(folder.path().join("model.grdl")).unwrap();
     refused("mps2-an386", "No such file");
 }
