@@ -57,7 +57,7 @@ macro_rules! board {
 
 /// All boards.
 pub static BOARDS: [Board; 6] = [
-    board!("esp32c3", "Espressif's ESP32-C3-DevKitM-1, with a RISC-V", flash: 3 << 20, ram: 300 << 10, slot: 256 << 10,
+    board!("esp32c3", "Espressif's ESP32-C3-DevKitM-1, with a RISC-V core", flash: 3 << 20, ram: 300 << 10, slot: 256 << 10,
         "esp32c3" / "build.rs", "esp32c3" / "partitions.csv"),
     board!("mps2-an386", "Arm's MPS2 board with a Cortex-M4F, in QEMU", flash: 4 << 20, ram: 4 << 20, slot: 512 << 10,
         "common" / "build.rs", "mps2-an386" / "memory.x", "mps2-an386" / "src/board.rs"),
@@ -67,7 +67,7 @@ pub static BOARDS: [Board; 6] = [
         "common" / "build.rs", "nucleo-f446re" / "memory.x", "common" / "src/slots.rs"),
     board!("pico2", "Raspberry Pi Pico 2, on a Cortex-M33", flash: 3 << 20, ram: 512 << 10, slot: 512 << 10,
         "common" / "build.rs", "pico2" / "memory.x", "common" / "src/slots.rs"),
-    board!("pico2-riscv", "Raspberry Pi Pico 2, on a RISC-V", flash: 3 << 20, ram: 512 << 10, slot: 512 << 10,
+    board!("pico2-riscv", "Raspberry Pi Pico 2, on a RISC-V core", flash: 3 << 20, ram: 512 << 10, slot: 512 << 10,
         "pico2-riscv" / "build.rs", "pico2-riscv" / "memory.x", "pico2-riscv" / "src/flash.rs", "common" / "src/slots.rs"),
 ];
 

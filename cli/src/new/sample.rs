@@ -97,3 +97,47 @@ impl Names<'_> {
         if is_defined(&name) && !is_defined(&format!("{name}_2")) { format!("model::{name}") } else { otherwise }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradlet::artifact::describe::Description;
+    use gradlet::artifact::firmware;
+    use gradlet::{Artifact, Eager, Function, Scope, Tensor};
+
+    /// Returns `src/sample.rs` for a signature with inputs of types f32, i64 and u8.
+    fn sample(name: &str, inputs: &[&str]) -> String {
+        let scope = Eager::new(&gradlet::portable_cpu());
+        let device = scope.device();
+        let (x, y) = (Tensor::full(&device, 0.5f32, &[1, 4]).unwrap(), Tensor::full(&device, 1i64, &[1]).unwrap());
+        let mask = Tensor::full(&device, 1u8, &[4]).unwrap();
+        let step = Function::new(|_: &dyn Scope, (x, y, mask): (Tensor, Tensor, Tensor)| {
+            x.add(&mask.cast(DType::F32)?)?.sum(&[], false)?.add(&y.cast(DType::F32)?.sum(&[], false)?)
+        });
+        let mut artifact = Artifact::new();
+        artifact.signature(name, &*step.concrete(&scope, &(x, y, mask)).unwrap(), inputs, &["error"]).unwrap();
+        let bytes = artifact.to_bytes().unwrap();
+        let description = Description::read(&bytes).unwrap();
+        source(&description.signatures[0], &firmware::source(&bytes, "a test").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_type_has_its_data() {
+        let text = sample("fine-tune", &["x", "label", "mask"]);
+        let lines = [
+            "pub const SIGNATURE: &str = model::FINE_TUNE;",
+            "pub const LOSS: usize = model::FINE_TUNE_OUTPUT_ERROR;",
+            "let input = session.input_mut::<f32>(train, model::FINE_TUNE_INPUT_X)?;\n    for (index, element)",
+            "let input = session.input_mut::<i64>(train, model::FINE_TUNE_INPUT_LABEL)?;\n    input.fill(class.into());",
+            "// The input `mask` (u8[4]) stays zero",
+        ];
+        lines.iter().for_each(|line| assert!(text.contains(line), "{line}\n{text}"));
+    }
+
+    /// Two names that become the same constant are told apart by their indices.
+    #[test]
+    fn equal_constants_are_not_used() {
+        let text = sample("train", &["a-b", "a_b", "mask"]);
+        assert!(text.contains("::<f32>(train, 0)?") && text.contains("::<i64>(train, 1)?"), "{text}");
+    }
+}

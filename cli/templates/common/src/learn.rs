@@ -64,7 +64,7 @@ async fn train<F: NorFlash, W: Write>(
     let mut saves = restored.unwrap_or(0);
 
     for _ in 0..rounds {
-        telemetry.hello(board, "ticks", 1, Some(program.identity()));
+        telemetry.hello(board, "seconds", 1, Some(program.identity()));
         for step in saves * ROUND..(saves + 1) * ROUND {
             sample::sample(&mut session, signature, step)?;
             session.begin(signature)?;
