@@ -2,7 +2,8 @@
 //!
 //! Without features, this crate runs exported programs on a microcontroller: [`Program`] verifies the bytes of an artifact, [`Session`]
 //! runs its signatures, training steps included, in memory that the caller provides. With the feature `alloc`, it also traces, compiles
-//! and exports them. Programs on a host use the crate `gradlet`, which re-exports everything here.
+//! and exports them. The feature `defmt` implements `defmt::Format` for errors and small types. Programs on a host use the crate
+//! `gradlet`, which re-exports everything here.
 //!
 //! | group | contents |
 //! |---|---|

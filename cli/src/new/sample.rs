@@ -115,7 +115,7 @@ mod tests {
             x.add(&mask.cast(DType::F32)?)?.sum(&[], false)?.add(&y.cast(DType::F32)?.sum(&[], false)?)
         });
         let mut artifact = Artifact::new();
-        artifact.signature(name, &*step.concrete(&scope, &(x, y, mask)).unwrap(), inputs, &["error"]).unwrap();
+        artifact.signature(name, &step.concrete(&scope, &(x, y, mask)).unwrap(), inputs, &["error"]).unwrap();
         let bytes = artifact.to_bytes().unwrap();
         let description = Description::read(&bytes).unwrap();
         source(&description.signatures[0], &firmware::source(&bytes, "a test").unwrap()).unwrap()
