@@ -75,3 +75,31 @@ pub static BOARDS: [Board; 6] = [
 pub fn parser() -> PossibleValuesParser {
     BOARDS.iter().map(|board| PossibleValue::new(board.name).help(board.about)).collect::<Vec<_>>().into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::BOARDS;
+
+    /// Returns the length of a region in a linker's memory map, in bytes.
+    fn length(map: &str, region: &str) -> Option<u32> {
+        let line = map.lines().map(str::trim).find(|line| line.starts_with(region))?;
+        let text = line.split("LENGTH = ").nth(1)?;
+        let (number, unit) = text.split_at(text.len() - 1);
+        Some(number.parse::<u32>().ok()? * if unit == "M" { 1 << 20 } else { 1 << 10 })
+    }
+
+    #[test]
+    fn boards_have_the_lengths_of_their_memory_maps() {
+        let mut maps = 0;
+        for board in &BOARDS {
+            let Some((_, map)) = board.files.iter().find(|(path, _)| *path == "memory.x") else { continue };
+            assert_eq!(length(map, "FLASH"), Some(board.flash), "{}", board.name);
+            assert_eq!(length(map, "RAM"), Some(board.ram), "{}", board.name);
+            if let Some(slots) = length(map, "SLOTS") {
+                assert_eq!(slots, 2 * board.slot, "{}", board.name);
+            }
+            maps += 1;
+        }
+        assert_eq!(maps, 5);
+    }
+}
