@@ -135,12 +135,14 @@ fn host_losses(artifact: &[u8], steps: u32) -> Result<Vec<(u32, u32)>> {
     let mut losses = Vec::new();
     for step in 0..steps {
         let (class, mut noise) = (step % 2, step + 1);
-        for (index, element) in (0..).zip(session.input_mut::<f32>(train, 0)?) {
+        let input = session.input_mut::<f32>(train, 0)?;
+        let half = input.len() / 2;
+        for (index, element) in input.iter_mut().enumerate() {
             noise ^= noise << 13;
             noise ^= noise >> 17;
             noise ^= noise << 5;
             let random = (noise >> 8) as f32 / (1 << 24) as f32;
-            *element = 0.5 * random + if index % 2 == class { 0.5 } else { 0.0 };
+            *element = 0.5 * random + if (index < half) == (class == 0) { 0.5 } else { 0.0 };
         }
         session.input_mut::<i32>(train, 1)?.fill(class as i32);
         session.run(train)?;

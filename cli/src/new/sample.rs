@@ -29,7 +29,7 @@ pub fn source(signature: &SignatureInfo, constants: &str) -> Result<String> {
          /// Sets the inputs of a training step.\n\
          ///\n\
          /// REPLACE THE BODY with your own data, such as a window of samples and its label. The data here has\n\
-         /// two classes. In class 0, the elements with an even index are larger, in class 1 the others.\n\
+         /// two classes. In class 0, the first half of the elements is larger, in class 1 the second half.\n\
          pub fn sample(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> Result<()> {{\n    \
          let class = step % 2;\n{seed}{inputs}    Ok(())\n}}\n{noise}"
     ))
@@ -68,8 +68,8 @@ fn inputs(signature: &SignatureInfo, names: &Names<'_>) -> (String, bool) {
         let _ = writeln!(text, "    let input = session.input_mut::<{}>(train, {constant})?;", dtype.name());
         if dtype == DType::F32 && !is_noisy {
             is_noisy = true;
-            text += "    for (index, element) in input.iter_mut().enumerate() {\n";
-            text += "        let larger = index as u32 % 2 == class;\n";
+            text += "    let half = input.len() / 2;\n    for (index, element) in input.iter_mut().enumerate() {\n";
+            text += "        let larger = (index < half) == (class == 0);\n";
             text += "        *element = 0.5 * noise.next() + if larger { 0.5 } else { 0.0 };\n    }\n";
         } else {
             let _ = writeln!(text, "    input.fill({class});");
@@ -127,7 +127,7 @@ mod tests {
         let lines = [
             "pub const SIGNATURE: &str = model::FINE_TUNE;",
             "pub const LOSS: usize = model::FINE_TUNE_OUTPUT_ERROR;",
-            "let input = session.input_mut::<f32>(train, model::FINE_TUNE_INPUT_X)?;\n    for (index, element)",
+            "let input = session.input_mut::<f32>(train, model::FINE_TUNE_INPUT_X)?;\n    let half = input.len() / 2;",
             "let input = session.input_mut::<i64>(train, model::FINE_TUNE_INPUT_LABEL)?;\n    input.fill(class.into());",
             "// The input `mask` (u8[4]) stays zero",
         ];
