@@ -88,7 +88,8 @@ impl New {
     fn summary(&self, board: &Board, model: &Model) -> String {
         format!(
             "{}: a project for {}\n  {:>9} B of {} B of flash for the model\n  {:>9} B of {} B of RAM for the arena\n  \
-             {:>9} B of {} B of a slot for a checkpoint\nNext: `cargo run --release` in it. README.md has the steps; src/sample.rs has the data\n",
+             {:>9} B of {} B of a slot for a checkpoint\nNext: `cargo run --release` in it. README.md has the steps; src/sample.rs has \
+             the data\n",
             self.folder.display(),
             board.name,
             model.flash,
