@@ -53,10 +53,10 @@ impl Target {
         if self.is_riscv() { 0 } else { 6 }
     }
 
-    /// Folder of the builds. Two targets with the same triple have other flags.
+    /// Folder of the builds: one for each processor. The flags of two processors with the same triple differ.
     pub fn folder(&self) -> PathBuf {
         let folder = shell::root().join("boards/target");
-        if self.name == M4F.name { folder } else { folder.join(self.name) }
+        if self.name == M4F.name { folder } else { folder.join(self.cpu) }
     }
 }
 

@@ -25,8 +25,8 @@ const CHECKPOINTS: core::ops::Range<u32> = 0x1000..0x1_f000;
 
 emulated::entry!(firmware);
 
-/// Trains with the newest model for STEPS steps and saves. If this is the model that the firmware was built with, takes the file NEW for the
-/// next model, and restarts with it. The power fails in operation CUT of the flash while the new model arrives, but only once.
+/// Trains with the newest model for STEPS steps and saves. If this is the model that the firmware was built with, takes the file NEW for
+/// the next model, and restarts with it. The power fails in operation CUT of the flash while the new model arrives, but only once.
 fn firmware() -> Result<(), Failure> {
     let arguments = Arguments::new();
     let words = (arguments.get(1), arguments.number(2), arguments.get(3));
