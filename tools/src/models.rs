@@ -17,7 +17,8 @@ use xtask::boards::folder;
 /// Learning rate of the exported training steps. It is Keras's default for SGD.
 pub const LEARNING_RATE: f32 = 0.01;
 
-/// Exports the model of firmware `name` (`mlp`, `train`, `lstm`, `book`, `dispatch`, `slices`, `restart` or `hostile`), and returns its folder.
+/// Exports the model of firmware `name` (`mlp`, `train`, `lstm`, `book`, `dispatch`, `slices`, `restart` or `hostile`), and returns its
+/// folder.
 pub fn export(name: &str) -> Result<PathBuf> {
     let artifact = match name {
         "mlp" => of("mlp:64-32-10", &["infer", "train"])?,
