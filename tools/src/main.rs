@@ -5,6 +5,7 @@ extern crate alloc;
 mod bench;
 mod bits;
 mod c;
+mod cycles;
 mod demo;
 mod models;
 mod projects;

@@ -1,5 +1,6 @@
 //! `cargo xtask size`: flash, RAM and instruction counts of the firmwares, compared with the committed figures and with upper limits.
 
+use crate::cycles::{self, Step};
 use crate::{demo, models};
 use anyhow::{Context, Result, ensure};
 use gradlet_tools::elf::{Bytes, Elf};
@@ -27,6 +28,7 @@ pub fn run(json: Option<&Path>, update: bool) -> Result<()> {
     let rows = rows(&toolchain)?;
     let committed = committed()?;
     print(&rows, &committed);
+    print_cycles(&toolchain)?;
     let figures = figures(&toolchain, &rows);
     if let Some(path) = json {
         write(path, &figures)?;
@@ -180,6 +182,19 @@ fn figures(toolchain: &Toolchain, rows: &[Row]) -> Map<String, Value> {
 fn write(path: &Path, figures: &Map<String, Value>) -> Result<()> {
     let text = serde_json::to_string_pretty(figures)? + "\n";
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Prints the estimated cycles of a training step. They are no figure: no board was measured.
+fn print_cycles(toolchain: &Toolchain) -> Result<()> {
+    let folder = models::export("mlp")?;
+    match cycles::of_step(&firmware::build(toolchain, "mlp", Some(&folder))?, &folder)? {
+        Ok(Step { instructions, cycles }) => println!(
+            "\nFor information: by Arm's table, the {instructions} instructions of a training step of `mlp` take about {cycles} cycles of a Cortex-M4 \
+             without wait states."
+        ),
+        Err(why) => println!("\nNo estimate of cycles: {why}."),
+    }
+    Ok(())
 }
 
 fn print(rows: &[Row], committed: &Map<String, Value>) {

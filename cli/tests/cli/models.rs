@@ -378,3 +378,18 @@ fn a_full_disk_leaves_the_old_file() {
     assert_eq!(names(&folder), ["cnn.grdl"]);
     assert_eq!(fs::read(Path::join(folder.path(), "cnn.grdl")).unwrap(), b"old");
 }
+
+/// The table in boards/README.md of options that change the RAM of a training step shows what `gradlet export` prints.
+#[test]
+fn the_page_about_memory_shows_what_export_prints() {
+    let folder = TempDir::new().unwrap();
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../boards/README.md")).unwrap();
+    let rows: Vec<(&str, &str)> = page.lines().filter_map(|line| line.strip_prefix("| `cnn --")?.split_once("` | ")).collect();
+    for (options, bytes) in &rows {
+        let options = format!("export cnn --{options} --output cnn.grdl");
+        let printed = succeeds(&folder, &options.split(' ').collect::<Vec<_>>());
+        let bytes = bytes.trim_end_matches(" |").replace(',', "");
+        assert!(printed.contains(&format!("together       {bytes} B of arena")), "{options}: {printed}");
+    }
+    assert_eq!(rows.len(), 5);
+}

@@ -102,6 +102,11 @@ fn figures_of_processors_are_the_committed_ones() {
             .map(|key| sizes[format!("{}.train.{key}", target.name)].to_string());
         assert_eq!(figures.collect::<Vec<_>>(), committed, "{}: `cargo xtask size --update` writes tests/sizes.json", target.name);
     }
+    let code: Vec<_> = rows.iter().filter(|row| row.len() == 5 && sizes.get(row[3].trim_matches('`')).is_some()).collect();
+    assert_eq!(code.len(), 6);
+    for row in code {
+        assert_eq!(row[2].replace(',', ""), sizes[row[3].trim_matches('`')].to_string(), "{}", row[3]);
+    }
 }
 
 /// Each row of the table of TensorFlow's calls names public items, or gives a reason why there is none.
