@@ -17,7 +17,8 @@ pub const MAX_OUTPUTS: usize = 3;
 /// Value that means "none" in a record field, or as the next block of a control op.
 pub const NONE: u32 = u32::MAX;
 
-/// Number of an op in artifacts. Numbers are stable and never reused. `ops/mod.rs` lists them.
+/// Number of an op in artifacts. Numbers are stable and never reused. `ops/mod.rs` lists gradlet's. Ops of users have numbers from 60,000
+/// on, which gradlet's never have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpCode(pub u16);
 
