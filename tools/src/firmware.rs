@@ -3,6 +3,7 @@
 use crate::elf::Elf;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -222,7 +223,16 @@ pub fn task(names: &[String], target: &str, model: Option<&Path>, arguments: Opt
     let target = find(target)?;
     let toolchain = setup::ensure_target(target)?.map_err(anyhow::Error::msg)?;
     for name in names {
-        ensure!(ALL.contains(&name.as_str()), "there is no firmware {name}: the firmwares are {}", ALL.join(", "));
+        let folder = Path::new(name);
+        if folder.join("Cargo.toml").exists() {
+            Project::open(folder)?.start(arguments)?;
+            continue;
+        }
+        ensure!(
+            ALL.contains(&name.as_str()),
+            "there is no firmware {name}: the firmwares are {}; a path is that of a project",
+            ALL.join(", ")
+        );
         let firmware = build_for(&toolchain, target, name, model)?;
         println!("{}", firmware.elf.display());
         if let Some(arguments) = arguments {
@@ -233,6 +243,40 @@ pub fn task(names: &[String], target: &str, model: Option<&Path>, arguments: Opt
         }
     }
     Ok(())
+}
+
+/// The folder of a firmware project outside `boards/`, such as `gradlet new` writes.
+pub struct Project {
+    folder: PathBuf,
+    /// Rust's name of its target.
+    pub triple: String,
+}
+
+impl Project {
+    /// Opens the project in `folder`. Its `.cargo/config.toml` names the target.
+    pub fn open(folder: &Path) -> Result<Project> {
+        let path = folder.join(".cargo/config.toml");
+        let config = fs::read_to_string(&path).with_context(|| format!("cannot read {}, which names the target", path.display()))?;
+        let triple = config.lines().find_map(|line| line.strip_prefix("target = "));
+        let triple = triple.with_context(|| format!("{} has no line `target = …`", path.display()))?;
+        Ok(Project { folder: folder.into(), triple: triple.trim_matches('"').into() })
+    }
+
+    /// Returns the command `cargo SUBCOMMAND --release` for the project, with its builds in `target`.
+    pub fn cargo(&self, toolchain: &Toolchain, target: &Path, subcommand: &str) -> Command {
+        let mut command = toolchain.cargo_for(&self.triple, target, "core,alloc", subcommand);
+        command.args(["--release", "--quiet"]).current_dir(&self.folder);
+        command
+    }
+
+    /// Builds the project, and runs it with `arguments` if there are any, with the runner that it names.
+    fn start(&self, arguments: Option<&[String]>) -> Result<()> {
+        let missing = || format!("there is no Rust for {0}: run `rustup target add {0}`", self.triple);
+        let toolchain = Toolchain::with_target(&self.triple).with_context(missing)?;
+        let target = self.folder.canonicalize()?.join("target");
+        let Some(arguments) = arguments else { return shell::run(&mut self.cargo(&toolchain, &target, "build")) };
+        shell::run(self.cargo(&toolchain, &target, "run").arg("--").args(arguments))
+    }
 }
 
 /// Returns the target `name`.

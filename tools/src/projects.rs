@@ -30,9 +30,9 @@ pub fn check() -> Result<()> {
     let (mut built, mut skipped) = (0, 0);
     for board in board_names()? {
         let project = Project::new(&board, &folder).with_context(|| format!("the project for {board}"))?;
-        let Some(toolchain) = Toolchain::with_target(&project.triple) else {
+        let Some(toolchain) = Toolchain::with_target(&project.project.triple) else {
             skipped += 1;
-            println!("{board:<14} skipped: there is no Rust for {0}: run `rustup target add {0}`", project.triple);
+            println!("{board:<14} skipped: there is no Rust for {0}: run `rustup target add {0}`", project.project.triple);
             continue;
         };
         let before = cpu_seconds();
@@ -61,7 +61,7 @@ struct Project {
     /// Name of the project. A dependency can have the board's name.
     name: String,
     folder: PathBuf,
-    triple: String,
+    project: firmware::Project,
 }
 
 impl Project {
@@ -77,18 +77,16 @@ impl Project {
             let source = source?.path();
             ensure!(formatted(&source)? == fs::read_to_string(&source)?, "`cargo fmt` would change {}", source.display());
         }
-        let config = fs::read_to_string(folder.join(".cargo/config.toml"))?;
-        let triple = config.lines().find_map(|line| line.strip_prefix("target = ")).context("its config.toml names no target")?;
-        Ok(Project { name, folder, triple: triple.trim_matches('"').into() })
+        let project = firmware::Project::open(&folder)?;
+        Ok(Project { name, folder, project })
     }
 
     /// Builds the project with its committed versions. Returns the path of the firmware. The folder of the builds is kept, and the boards
     /// share what they have in common.
     fn build(&self, toolchain: &Toolchain) -> Result<PathBuf> {
         let target = shell::root().join("boards/target/projects");
-        let mut build = toolchain.cargo_for(&self.triple, &target, "core,alloc", "build");
-        shell::run(build.args(["--release", "--quiet", "--locked"]).envs(FAST).current_dir(&self.folder))?;
-        Ok(target.join(&self.triple).join("release").join(&self.name))
+        shell::run(self.project.cargo(toolchain, &target, "build").arg("--locked").envs(FAST))?;
+        Ok(target.join(&self.project.triple).join("release").join(&self.name))
     }
 }
 

@@ -108,7 +108,7 @@ pub enum Tool {
     },
     /// Build firmwares and print their paths.
     Firmware {
-        /// Names of the firmwares: the files in boards/emulated/src/bin.
+        /// Names of the firmwares: the files in boards/emulated/src/bin. Or folders of firmware projects, such as `gradlet new` writes.
         #[arg(value_name = "BIN", required = true)]
         names: Vec<String>,
         /// The processor: `m4f`, `m0`, `m0-mps2`, `m3`, `m7`, `m33`, `m55`, `rv32imac` or `rv32imc`.
@@ -117,7 +117,7 @@ pub enum Tool {
         /// The folder with model.grdl and model.rs, as `gradlet export` writes them.
         #[arg(long, value_name = "DIR", env = "GRADLET_FIRMWARE_DIR")]
         model: Option<PathBuf>,
-        /// Run them under QEMU with these arguments.
+        /// Run them under QEMU with these arguments. A project is run by the runner that it names.
         #[arg(long, value_name = "ARGS", num_args = 0.., allow_hyphen_values = true)]
         run: Option<Vec<String>>,
     },
