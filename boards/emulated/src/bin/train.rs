@@ -3,7 +3,7 @@
 #![no_std]
 #![no_main]
 
-use emulated::memory::{Arena, stack_of};
+use emulated::memory::Arena;
 use emulated::{Failure, console, counter, mlp};
 use gradlet_core::{Program, Session};
 
@@ -23,10 +23,9 @@ fn firmware() -> Result<(), Failure> {
     let mut session = Session::new(&program, arena.bytes)?;
     for step in 0..STEPS {
         mlp::example(&mut session, train, step)?;
-        let ((result, instructions), stack) = stack_of(|| counter::measure(|| session.run(train)));
+        let (result, instructions) = counter::measure(|| session.run(train));
         result?;
         console::report("instructions_train_step", instructions);
-        console::report("stack_train", stack);
     }
     Ok(())
 }
