@@ -6,6 +6,10 @@ use gradlet_core::Kernel as Compute;
 /// as in `gradlet_kernel_dense_F32`. `gradlet export --c` writes the list that an artifact needs.
 pub struct Kernel(#[allow(dead_code)] Compute);
 
+// The loader reads a list of pointers to `Kernel` as one of pointers to core's.
+const _: () = assert!(size_of::<Kernel>() == size_of::<Compute>() && align_of::<Kernel>() == align_of::<Compute>());
+const _: () = assert!(core::mem::offset_of!(Kernel, 0) == 0);
+
 macro_rules! symbols {
     ($($code:literal $op:ident: $($dtype:ident),*;)*) => {
         $(

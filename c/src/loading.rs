@@ -38,6 +38,9 @@ pub unsafe extern "C" fn gradlet_loading_init(
         unsafe {
             let own = place::begin(0, loading)?;
             let (bytes, kernels, memory) = sources(own, (artifact, bytes), (kernels, kernel_count))?;
+            place::clear(loading);
+            // Later calls have the load as argument 0.
+            let memory = memory.map(|region| region.of_argument(0));
             place::put(loading, Opened { loading: Going::new(bytes, kernels)?, memory });
         }
         Ok(())
@@ -58,8 +61,8 @@ pub unsafe extern "C" fn gradlet_loading_advance(loading: *mut Loading, budget: 
     })
 }
 
-/// Ends a load, and initialises its program. Bit `i` of `signatures` loads the signature with index `i`. The load is over, also if it
-/// fails.
+/// Ends a load, and initialises its program. Bit `i` of `signatures` loads the signature with index `i`. The load is then over, also if the
+/// artifact has an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_loading_finish(loading: *mut Loading, program: *mut Program, signatures: u32) -> Outcome {
     Outcome::of(|| {
@@ -67,10 +70,10 @@ pub unsafe extern "C" fn gradlet_loading_finish(loading: *mut Loading, program: 
         unsafe {
             let own = place::begin(1, program)?;
             own.apart(&Region::checked(0, loading))?;
-            let Opened { loading, memory: [artifact, kernels] } = place::remove(0, loading)?;
-            own.apart(&artifact)?;
-            own.apart(&kernels)?;
-            program::put(program, loading.finish_at(signatures)?, signatures, artifact);
+            place::look(0, loading)?.memory.iter().try_for_each(|memory| own.apart(memory))?;
+            let Opened { loading, memory } = place::remove(0, loading)?;
+            place::clear(program);
+            program::put(program, loading.finish_at(signatures)?, signatures, memory);
         }
         Ok(())
     })

@@ -20,7 +20,7 @@ pub(crate) type Checked<T = ()> = Result<T, Fault>;
 pub(crate) struct Region {
     /// Position of the argument, from 0 on.
     argument: u32,
-    start: usize,
+    start: *mut u8,
     end: usize,
 }
 
@@ -29,7 +29,7 @@ impl Region {
     #[inline(always)]
     pub(crate) fn new(argument: u32, pointer: *const u8, bytes: usize, align: usize) -> Checked<Region> {
         check(argument, pointer, bytes, align)?;
-        Ok(Region { argument, start: pointer.addr(), end: pointer.addr() + bytes })
+        Ok(Region { argument, start: pointer.cast_mut(), end: pointer.addr() + bytes })
     }
 
     /// Checks the pointer to a value, and returns its memory.
@@ -40,18 +40,48 @@ impl Region {
 
     /// Returns the memory of a value whose pointer was checked.
     pub(crate) fn checked<T>(argument: u32, pointer: *const T) -> Region {
-        Region { argument, start: pointer.addr(), end: pointer.addr().wrapping_add(size_of::<T>()) }
+        Region { argument, start: pointer.cast_mut().cast(), end: pointer.addr().wrapping_add(size_of::<T>()) }
+    }
+
+    /// Returns the same memory as part of another argument.
+    pub(crate) fn of_argument(self, argument: u32) -> Region {
+        Region { argument, ..self }
     }
 
     /// Returns the first address.
     pub(crate) fn start(self) -> usize {
-        self.start
+        self.start.addr()
+    }
+
+    /// Returns the values in the memory.
+    ///
+    /// # Safety
+    ///
+    /// The memory was checked for the alignment of `T`. It consists of values of type `T`, and nothing changes them while the slice is used.
+    pub(crate) unsafe fn slice<'a, T>(self) -> &'a [T] {
+        // SAFETY: the promises of the caller; if there are no bytes, the pointer is aligned and not null.
+        unsafe { slice::from_raw_parts(self.pointer().cast(), (self.end - self.start.addr()) / size_of::<T>()) }
+    }
+
+    /// Returns the bytes of the memory, for writing.
+    ///
+    /// # Safety
+    ///
+    /// The bytes exist, and nothing else uses them while the slice is used.
+    pub(crate) unsafe fn slice_mut<'a>(self) -> &'a mut [u8] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(self.pointer(), self.end - self.start.addr()) }
+    }
+
+    /// Returns the pointer to the memory. It is not null, also if there are no bytes.
+    fn pointer(self) -> *mut u8 {
+        if self.start.is_null() { ptr::without_provenance_mut(GRADLET_ALIGNMENT) } else { self.start }
     }
 
     /// Checks that the memory does not overlap `other`.
     #[inline(always)]
     pub(crate) fn apart(&self, other: &Region) -> Checked {
-        match self.start < other.end && other.start < self.end {
+        match self.start.addr() < other.end && other.start.addr() < self.end {
             true => Err(Fault::new(Code::Overlap, self.argument, other.argument)),
             false => Ok(()),
         }
@@ -75,35 +105,12 @@ fn check(argument: u32, pointer: *const u8, bytes: usize, align: usize) -> Check
     Ok(())
 }
 
-/// Returns the `count` values at `pointer`.
-///
-/// # Safety
-///
-/// If `pointer` is not null, the values exist, and nothing changes them while the slice is used.
-pub(crate) unsafe fn values<'a, T>(argument: u32, pointer: *const T, count: usize) -> Checked<(&'a [T], Region)> {
-    let region = Region::new(argument, pointer.cast(), count.saturating_mul(size_of::<T>()), align_of::<T>())?;
-    // SAFETY: the pointer is aligned and, if there are values, not null. The rest is the caller's promise.
-    Ok((if count == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer, count) } }, region))
-}
-
-/// Returns the `bytes` bytes at `pointer`, which begin at a multiple of `align`, for writing.
-///
-/// # Safety
-///
-/// If `pointer` is not null, the bytes exist, and nothing else uses them while the slice is used.
-pub(crate) unsafe fn bytes_mut<'a>(argument: u32, pointer: *mut u8, bytes: usize, align: usize) -> Checked<(&'a mut [u8], Region)> {
-    let region = Region::new(argument, pointer, bytes, align)?;
-    let start = if bytes == 0 { ptr::without_provenance_mut(align) } else { pointer };
-    // SAFETY: the pointer is aligned and not null. The rest is the caller's promise.
-    Ok((unsafe { slice::from_raw_parts_mut(start, bytes) }, region))
-}
-
-/// Returns the text that begins at `pointer` and ends with a zero.
+/// Returns the text that begins at `pointer` and ends with a zero. It overlaps none of `others`.
 ///
 /// # Safety
 ///
 /// If `pointer` is not null, it points to bytes up to a zero, or to 256 bytes, which nothing changes while the text is used.
-pub(crate) unsafe fn text<'a>(argument: u32, pointer: *const c_char) -> Checked<&'a str> {
+pub(crate) unsafe fn text<'a>(argument: u32, pointer: *const c_char, others: &[Region]) -> Checked<&'a str> {
     check(argument, pointer.cast(), 1, 1)?;
     let wrong = Fault::new(Code::BadText, argument, 0);
     let mut length = 0;
@@ -114,6 +121,8 @@ pub(crate) unsafe fn text<'a>(argument: u32, pointer: *const c_char) -> Checked<
             return Err(wrong);
         }
     }
+    let region = Region { argument, start: pointer.cast_mut().cast(), end: pointer.addr() + length + 1 };
+    others.iter().try_for_each(|other| region.apart(other))?;
     // SAFETY: these bytes exist.
     str::from_utf8(unsafe { slice::from_raw_parts(pointer.cast(), length) }).map_err(|_| wrong)
 }

@@ -1,11 +1,12 @@
 //! Objects of Rust in structs of C. The first word of a struct shows that it holds an object: it is a mark of the object's type, mixed with
 //! the address of the struct. A struct of zeros holds none, and neither does a copy. While a call uses an object, the mark is inverted, so
-//! a callback or an interrupt cannot use it too.
+//! a callback or an interrupt cannot use it too. If that call never returns, as after a reset, the struct stays in use until C zeroes it.
 
 use crate::memory::{Checked, Region};
 use crate::outcome::{Code, Fault};
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{Ordering, compiler_fence};
 
 /// A struct of C that holds an object of Rust.
 ///
@@ -49,7 +50,7 @@ fn mark<P: Place>(place: *const P) -> usize {
     place.addr() ^ P::MARK
 }
 
-/// Checks the pointer to a struct that will hold an object. From then on, the struct holds none.
+/// Checks the pointer to a struct that will hold an object. Nothing changes.
 ///
 /// # Safety
 ///
@@ -57,26 +58,40 @@ fn mark<P: Place>(place: *const P) -> usize {
 #[inline(always)]
 pub(crate) unsafe fn begin<P: Place>(argument: u32, place: *mut P) -> Checked<Region> {
     let region = Region::of(argument, place)?;
-    let word = place.cast::<usize>();
     // SAFETY: the pointer is not null, and is aligned. Memory of C has some value.
-    unsafe {
-        if word.read_volatile() == !mark(place) {
-            return Err(Fault::new(Code::InUse, argument, 0));
-        }
-        word.write_volatile(0);
+    match unsafe { place.cast::<usize>().read_volatile() } == !mark(place) {
+        true => Err(Fault::new(Code::InUse, argument, 0)),
+        false => Ok(region),
     }
-    Ok(region)
+}
+
+/// Empties the struct at `place`, before an object is made for it.
+///
+/// # Safety
+///
+/// `place` has passed [`begin`], and no argument overlaps it.
+#[inline(always)]
+pub(crate) unsafe fn clear<P: Place>(place: *mut P) {
+    // SAFETY: the pointer is not null, and is aligned.
+    unsafe { place.cast::<usize>().write_volatile(0) };
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Puts `object` into the struct at `place`.
 ///
 /// # Safety
 ///
-/// `place` has passed [`begin`].
+/// [`clear`] has emptied the struct.
 #[inline(always)]
 pub(crate) unsafe fn put<P: Place>(place: *mut P, object: P::Object) {
+    let held = place.cast::<Held<P::Object>>();
     // SAFETY: the struct is large enough, and aligned.
-    unsafe { place.cast::<Held<P::Object>>().write(Held { mark: mark(place), object: MaybeUninit::new(object) }) };
+    unsafe {
+        (&raw mut (*held).object).write(MaybeUninit::new(object));
+        // An interrupt that sees the mark sees the object.
+        compiler_fence(Ordering::SeqCst);
+        (&raw mut (*held).mark).write_volatile(mark(place));
+    }
 }
 
 /// Returns the object in the struct at `place`, for reading.
@@ -104,6 +119,7 @@ pub(crate) unsafe fn take<P: Place>(argument: u32, place: *mut P) -> Checked<Tak
     unsafe { check(argument, place.cast(), mark(place))? };
     let taken = Taken { place };
     taken.set(!mark(place));
+    compiler_fence(Ordering::SeqCst);
     Ok(taken)
 }
 
@@ -117,8 +133,9 @@ pub(crate) unsafe fn remove<P: Place>(argument: u32, place: *mut P) -> Checked<P
     // SAFETY: the caller's promise. The mark shows that the struct holds an object.
     unsafe {
         check(argument, place.cast(), mark(place))?;
-        place.cast::<usize>().write_volatile(0);
-        Ok((*place.cast::<Held<P::Object>>()).object.assume_init_read())
+        let object = (*place.cast::<Held<P::Object>>()).object.assume_init_read();
+        clear(place);
+        Ok(object)
     }
 }
 
@@ -158,6 +175,7 @@ impl<P: Place> Taken<P> {
 impl<P: Place> Drop for Taken<P> {
     #[inline(always)]
     fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
         self.set(mark(self.place));
     }
 }

@@ -5,6 +5,7 @@ use crate::memory::{self, Checked, Out, Region};
 use crate::outcome::{Code, Fault, Outcome};
 use crate::place::{self, place};
 use core::ffi::c_char;
+use gradlet_core::runtime::checkpoint::Identity;
 use gradlet_core::runtime::program::{ALIGN, missing_kernel};
 use gradlet_core::{Kernel as Compute, Program as Loaded};
 
@@ -24,13 +25,13 @@ place!(Program: Opened, b"prog");
 pub struct Opened {
     pub(crate) program: Loaded<'static>,
     pub(crate) key: Key,
-    /// The bytes of the artifact.
-    pub(crate) artifact: Region,
+    /// The bytes of the artifact, and the list of kernels.
+    pub(crate) memory: [Region; 2],
 }
 
-/// The facts that distinguish two programs in the same place: the address of the artifact, and the loaded signatures.
+/// The facts that distinguish two programs in the same place: the address and the identity of the artifact, and the loaded signatures.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(usize, u32);
+pub(crate) struct Key(usize, Identity, u32);
 
 /// The sizes of the memory that a session needs, in bytes.
 #[repr(C)]
@@ -59,8 +60,9 @@ pub unsafe extern "C" fn gradlet_program_load(
         // SAFETY: the promises of the caller.
         unsafe {
             let own = place::begin(0, program)?;
-            let (bytes, kernels, [artifact, _]) = sources(own, (artifact, bytes), (kernels, kernel_count))?;
-            put(program, Loaded::load_at(bytes, kernels, signatures)?, signatures, artifact);
+            let (bytes, kernels, memory) = sources(own, (artifact, bytes), (kernels, kernel_count))?;
+            place::clear(program);
+            put(program, Loaded::load_at(bytes, kernels, signatures)?, signatures, memory);
         }
         Ok(())
     })
@@ -70,11 +72,14 @@ pub unsafe extern "C" fn gradlet_program_load(
 ///
 /// # Safety
 ///
-/// `place` has passed [`place::begin`].
+/// [`place::clear`] has emptied the struct.
 #[inline(always)]
-pub(crate) unsafe fn put(place: *mut Program, program: Loaded<'static>, signatures: u32, artifact: Region) {
+pub(crate) unsafe fn put(place: *mut Program, program: Loaded<'static>, signatures: u32, memory: [Region; 2]) {
+    let key = Key(memory[0].start(), program.identity(), signatures);
+    // A session has the program as argument 1.
+    let memory = memory.map(|region| region.of_argument(1));
     // SAFETY: the promises of the caller.
-    unsafe { place::put(place, Opened { program, key: Key(artifact.start(), signatures), artifact }) };
+    unsafe { place::put(place, Opened { program, key, memory }) };
 }
 
 /// The bytes of an artifact, a list of kernels, and the memory of both.
@@ -90,16 +95,16 @@ pub(crate) unsafe fn sources(
     (artifact, bytes): (*const u8, usize),
     (kernels, count): (*const *const Kernel, usize),
 ) -> Checked<Sources> {
-    let region = Region::new(1, artifact, bytes, ALIGN)?;
-    // SAFETY: the promises of the caller.
-    let ((bytes, _), (pointers, table)) = unsafe { (memory::values(1, artifact, bytes)?, memory::values(3, kernels, count)?) };
-    own.apart(&region)?;
+    let artifact = Region::new(1, artifact, bytes, ALIGN)?;
+    let table = Region::new(3, kernels.cast(), count.saturating_mul(size_of::<*const Kernel>()), align_of::<*const Kernel>())?;
+    own.apart(&artifact)?;
     own.apart(&table)?;
-    for &kernel in pointers {
+    // SAFETY: the promises of the caller.
+    for &kernel in unsafe { table.slice::<*const Kernel>() } {
         Region::of(3, kernel)?;
     }
-    // SAFETY: no pointer is null, and each points to a `Kernel`, which has the layout of core's.
-    Ok((bytes, unsafe { core::slice::from_raw_parts(pointers.as_ptr().cast(), pointers.len()) }, [region, table]))
+    // SAFETY: as above. No pointer to a kernel is null, and each points to a `Kernel`, which has the layout of core's.
+    Ok(unsafe { (artifact.slice(), table.slice(), [artifact, table]) })
 }
 
 /// Stores the sizes of the memory that a session of `program` needs.
@@ -122,7 +127,7 @@ pub unsafe extern "C" fn gradlet_program_sizes(program: *const Program, sizes: *
 pub unsafe extern "C" fn gradlet_program_signature(program: *const Program, name: *const c_char, signature: *mut u32) -> Outcome {
     Outcome::of(|| {
         // SAFETY: the promises of the caller.
-        let (opened, name) = unsafe { (place::look(0, program)?, memory::text(1, name)?) };
+        let (opened, name) = unsafe { (place::look(0, program)?, memory::text(1, name, &[])?) };
         let signature = Out::new(2, signature, &[Region::checked(0, program)])?;
         // SAFETY: as above.
         unsafe { signature.set(opened.program.signature(name)?.index()) };
@@ -142,12 +147,12 @@ pub unsafe extern "C" fn gradlet_missing_kernel(
     dtype: *mut u32,
 ) -> Outcome {
     Outcome::of(|| {
-        Region::new(0, artifact, artifact_bytes, ALIGN)?;
+        let artifact = Region::new(0, artifact, artifact_bytes, ALIGN)?;
+        let text = Region::new(3, op.cast(), bytes, 1)?;
+        let dtype = Out::new(5, dtype, &[artifact, text])?;
+        artifact.apart(&text)?;
         // SAFETY: the promises of the caller.
-        let ((artifact, code), (text, own)) =
-            unsafe { (memory::values(0, artifact, artifact_bytes)?, memory::bytes_mut(3, op.cast(), bytes, 1)?) };
-        let dtype = Out::new(5, dtype, &[code, own])?;
-        code.apart(&own)?;
+        let (artifact, text) = unsafe { (artifact.slice(), text.slice_mut()) };
         let (name, found) = missing_kernel(artifact, kernel).ok_or(Fault::new(Code::BadNumber, 2, 0))?;
         let needed = name.len() + 1;
         let text = text.get_mut(..needed).ok_or(Outcome::new(Code::BufferTooSmall, [3, needed as u32, bytes as u32, 0]))?;

@@ -99,26 +99,25 @@ unsafe fn open(
 ) -> Result {
     // SAFETY: the promises of the caller.
     unsafe {
-        Region::of(0, place)?.apart(&Region::of(1, program)?)?;
         let own = place::begin(0, place)?;
         let opened: &OpenedProgram = place::look(1, program)?;
         let [region, other] = [Region::new(first.0, first.1, first.2, ALIGN)?, Region::new(second.0, second.1, second.2, ALIGN)?];
-        apart(&[own, Region::checked(1, program), opened.artifact, region, other])?;
-        let arena = memory::bytes_mut(first.0, first.1, first.2, ALIGN)?.0;
-        let kept = memory::bytes_mut(second.0, second.1, second.2, ALIGN)?.0;
-        let session = make(&opened.program, [arena, kept])?;
+        let [artifact, kernels] = opened.memory;
+        apart(&[own, region, other], &[Region::checked(1, program), artifact, kernels])?;
+        place::clear(place);
+        let session = make(&opened.program, [region.slice_mut(), other.slice_mut()])?;
         place::put(place, Opened { session, program, key: opened.key, memory: [region, other, own] });
     }
     Ok(())
 }
 
-/// Checks that no two regions overlap. The second and the third one are of a program, which has checked them.
+/// Checks that no two of `regions` overlap, and that none overlaps one of `others`.
 #[inline(never)]
-fn apart(regions: &[Region]) -> Checked {
+fn apart(regions: &[Region], others: &[Region]) -> Checked {
     let mut rest = regions;
-    while let [region, others @ ..] = rest {
-        others.iter().try_for_each(|other| region.apart(other))?;
-        rest = others;
+    while let [region, after @ ..] = rest {
+        after.iter().chain(others).try_for_each(|other| region.apart(other))?;
+        rest = after;
     }
     Ok(())
 }

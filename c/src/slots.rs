@@ -81,6 +81,7 @@ pub unsafe extern "C" fn gradlet_slots_init(slots: *mut Slots, flash: *const Fla
         unsafe {
             let own = place::begin(0, slots)?;
             own.apart(&Region::of(1, flash)?)?;
+            place::clear(slots);
             let driver = Driver::new(&*flash)?;
             let block = driver.block;
             // The size of a slot in whole blocks. Core divides the range of so many slots into the same ones.
@@ -182,11 +183,12 @@ pub unsafe extern "C" fn gradlet_slots_advance_restore(
         let sequence = out(&slots, &session, 4, sequence)?;
         done.region().apart(&sequence.region())?;
         let restored = slots.advance_restore(&mut session.session, budget)?;
-        // SAFETY: as above.
-        unsafe { done.set(restored.is_ready()) };
         let number = if let Poll::Ready(Some(number)) = restored { number } else { 0 };
         // SAFETY: as above.
-        unsafe { sequence.set(number) };
+        unsafe {
+            done.set(restored.is_ready());
+            sequence.set(number);
+        }
         Ok(())
     })
 }

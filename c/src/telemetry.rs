@@ -3,7 +3,7 @@
 use crate::checkpoint::{Line, WriteCall, WriteFn};
 use crate::memory::{self, Out, Region};
 use crate::outcome::Outcome;
-use crate::place::{self, place};
+use crate::place::{self, Taken, place};
 use crate::program::Program;
 use crate::session::{self, Session};
 use core::ffi::{c_char, c_void};
@@ -21,7 +21,20 @@ pub struct Telemetry {
     words: [usize; GRADLET_TELEMETRY_WORDS],
 }
 
-place!(Telemetry: Sender<'static, Line<WriteCall>>, b"tele");
+place!(Telemetry: Opened, b"tele");
+
+/// A queue of frames, and its buffer.
+pub struct Opened {
+    sender: Sender<'static, Line<WriteCall>>,
+    buffer: Region,
+}
+
+impl Taken<Telemetry> {
+    /// Returns memory that no argument may overlap: the struct, and the buffer.
+    fn memory(&self) -> [Region; 2] {
+        [self.region(0), self.buffer]
+    }
+}
 
 /// Initialises a queue of frames in `buffer`, of `bytes` bytes. It should hold all frames that are sent between two polls. `write` takes as
 /// many of its bytes as it can without waiting, also none, and returns how many, or a negative number if it failed. It receives `context`.
@@ -38,9 +51,11 @@ pub unsafe extern "C" fn gradlet_telemetry_init(
         unsafe {
             let own = place::begin(0, telemetry)?;
             let call = memory::callback(1, write)?;
-            own.apart(&Region::new(3, buffer, bytes, 1)?)?;
-            let (buffer, _) = memory::bytes_mut(3, buffer, bytes, 1)?;
-            place::put(telemetry, Sender::new(Line { call, context }, buffer));
+            let buffer = Region::new(3, buffer, bytes, 1)?;
+            own.apart(&buffer)?;
+            place::clear(telemetry);
+            let sender = Sender::new(Line { call, context }, buffer.slice_mut());
+            place::put(telemetry, Opened { sender, buffer: buffer.of_argument(0) });
         }
         Ok(())
     })
@@ -58,11 +73,13 @@ pub unsafe extern "C" fn gradlet_telemetry_hello(
 ) -> Outcome {
     Outcome::of(|| {
         // SAFETY: the promises of the caller.
-        let (mut telemetry, sender, clock, program) = unsafe {
+        unsafe {
             let program = NonNull::new(program.cast_mut()).map(|program| place::look(4, program.as_ptr())).transpose()?;
-            (place::take(0, telemetry)?, memory::text(1, sender)?, memory::text(2, clock)?, program)
-        };
-        telemetry.hello(sender, clock, hz, program.map(|program| program.program.identity()));
+            let mut telemetry = place::take(0, telemetry)?;
+            let others = telemetry.memory();
+            let (sender, clock) = (memory::text(1, sender, &others)?, memory::text(2, clock, &others)?);
+            telemetry.sender.hello(sender, clock, hz, program.map(|program| program.program.identity()));
+        }
         Ok(())
     })
 }
@@ -72,8 +89,10 @@ pub unsafe extern "C" fn gradlet_telemetry_hello(
 pub unsafe extern "C" fn gradlet_telemetry_scalar(telemetry: *mut Telemetry, tag: *const c_char, step: u32, value: f32) -> Outcome {
     Outcome::of(|| {
         // SAFETY: the promises of the caller.
-        let (mut telemetry, tag) = unsafe { (place::take(0, telemetry)?, memory::text(1, tag)?) };
-        telemetry.scalar(tag, step, value);
+        let mut telemetry = unsafe { place::take(0, telemetry)? };
+        // SAFETY: as above.
+        let tag = unsafe { memory::text(1, tag, &telemetry.memory())? };
+        telemetry.sender.scalar(tag, step, value);
         Ok(())
     })
 }
@@ -83,8 +102,11 @@ pub unsafe extern "C" fn gradlet_telemetry_scalar(telemetry: *mut Telemetry, tag
 pub unsafe extern "C" fn gradlet_telemetry_text(telemetry: *mut Telemetry, tag: *const c_char, step: u32, text: *const c_char) -> Outcome {
     Outcome::of(|| {
         // SAFETY: the promises of the caller.
-        let (mut telemetry, tag, text) = unsafe { (place::take(0, telemetry)?, memory::text(1, tag)?, memory::text(3, text)?) };
-        telemetry.text(tag, step, text);
+        let mut telemetry = unsafe { place::take(0, telemetry)? };
+        let others = telemetry.memory();
+        // SAFETY: as above.
+        let (tag, text) = unsafe { (memory::text(1, tag, &others)?, memory::text(3, text, &others)?) };
+        telemetry.sender.text(tag, step, text);
         Ok(())
     })
 }
@@ -94,7 +116,7 @@ pub unsafe extern "C" fn gradlet_telemetry_text(telemetry: *mut Telemetry, tag: 
 pub unsafe extern "C" fn gradlet_telemetry_progress(telemetry: *mut Telemetry, step: u32, of: u32, epoch: u32) -> Outcome {
     Outcome::of(|| {
         // SAFETY: the promises of the caller.
-        unsafe { place::take(0, telemetry)? }.progress(step, of, epoch);
+        unsafe { place::take(0, telemetry)? }.sender.progress(step, of, epoch);
         Ok(())
     })
 }
@@ -110,8 +132,10 @@ pub unsafe extern "C" fn gradlet_telemetry_variable(
 ) -> Outcome {
     Outcome::of(|| {
         // SAFETY: the promises of the caller.
-        let (mut telemetry, tag, session) = unsafe { (place::take(0, telemetry)?, memory::text(1, tag)?, session::take(3, session)?) };
-        telemetry.statistics(tag, step, &session.session.view(TensorId::Variable(index as usize))?);
+        let (mut telemetry, session) = unsafe { (place::take(0, telemetry)?, session::take(3, session)?) };
+        // SAFETY: as above.
+        let tag = unsafe { memory::text(1, tag, &telemetry.memory())? };
+        telemetry.sender.statistics(tag, step, &session.session.view(TensorId::Variable(index as usize))?);
         Ok(())
     })
 }
@@ -124,7 +148,7 @@ pub unsafe extern "C" fn gradlet_telemetry_run(telemetry: *mut Telemetry, sessio
         // SAFETY: the promises of the caller.
         let (mut telemetry, mut session) = unsafe { (place::take(0, telemetry)?, session::take(1, session)?) };
         let signature = session.signature(signature)?;
-        Ok(session.session.run_printing(signature, &mut |said| telemetry.said(&said, step))?)
+        Ok(session.session.run_printing(signature, &mut |said| telemetry.sender.said(&said, step))?)
     })
 }
 
@@ -133,7 +157,7 @@ pub unsafe extern "C" fn gradlet_telemetry_run(telemetry: *mut Telemetry, sessio
 pub unsafe extern "C" fn gradlet_telemetry_poll(telemetry: *mut Telemetry) -> Outcome {
     Outcome::of(|| {
         // SAFETY: the promises of the caller.
-        let polled = unsafe { place::take(0, telemetry)? }.poll();
+        let polled = unsafe { place::take(0, telemetry)? }.sender.poll();
         Ok(polled.map_err(|kind| Error::Io { kind })?)
     })
 }
@@ -144,13 +168,13 @@ pub unsafe extern "C" fn gradlet_telemetry_state(telemetry: *mut Telemetry, empt
     Outcome::of(|| {
         // SAFETY: the promises of the caller.
         let mut telemetry = unsafe { place::take(0, telemetry)? };
-        let own = telemetry.region(0);
-        let empty = Out::new(1, empty, &[own])?;
-        let dropped = Out::new(2, dropped, &[own, empty.region()])?;
+        let [own, buffer] = telemetry.memory();
+        let empty = Out::new(1, empty, &[own, buffer])?;
+        let dropped = Out::new(2, dropped, &[own, buffer, empty.region()])?;
         // SAFETY: as above.
         unsafe {
-            empty.set(telemetry.is_empty());
-            dropped.set(telemetry.dropped());
+            empty.set(telemetry.sender.is_empty());
+            dropped.set(telemetry.sender.dropped());
         }
         Ok(())
     })

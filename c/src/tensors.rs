@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use core::num::NonZeroUsize;
 use core::ptr;
 use gradlet_core::runtime::TensorId;
-use gradlet_core::tensor::{TensorType, TensorView, TensorViewMut};
+use gradlet_core::tensor::{TensorType, TensorView};
 
 /// The element types, by their numbers in artifacts.
 #[repr(C)]
@@ -60,8 +60,14 @@ type Elements<P, N> = (u32, u32, P, N);
 /// Stores the number of variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_variable_count(session: *mut Session, count: *mut u32) -> Outcome {
-    // SAFETY: the promises of the caller.
-    Outcome::of(|| unsafe { count_variables(session, count) })
+    Outcome::of(|| {
+        // SAFETY: the promises of the caller.
+        let session = unsafe { session::take(0, session)? };
+        let count = Out::new(1, count, session.memory())?;
+        // SAFETY: as above.
+        unsafe { count.set(session.session.variable_count() as u32) };
+        Ok(())
+    })
 }
 
 /// Stores the type of input `index` of a signature.
@@ -156,20 +162,6 @@ pub unsafe extern "C" fn gradlet_session_variable(
     Outcome::of(|| unsafe { find(session, Which::Variable(index), (2, dtype, values.cast(), count)) })
 }
 
-/// Stores the number of variables in `count`.
-///
-/// # Safety
-///
-/// The promises of the crate's page.
-unsafe fn count_variables(session: *mut Session, count: *mut u32) -> Result {
-    // SAFETY: the promises of the caller.
-    unsafe {
-        let session = session::take(0, session)?;
-        Out::new(1, count, session.memory())?.set(session.session.variable_count() as u32);
-    }
-    Ok(())
-}
-
 /// Stores the type of a tensor.
 ///
 /// # Safety
@@ -200,15 +192,17 @@ unsafe fn set(session: *mut Session, which: Which, (argument, dtype, values, cou
     unsafe {
         let mut session = session::take(0, session)?;
         let id = which.id(&session)?;
-        let TensorViewMut { tensor_type, data } = session.session.view_mut(id)?;
+        let TensorView { tensor_type, data } = session.session.view(id)?;
         let size = element(which, tensor_type, argument, dtype)?;
-        let (to, bytes, want) = (data.as_mut_ptr(), data.len(), data.len() / size);
+        let bytes = data.unwrap_or_default().len();
+        let want = bytes / size;
         if count != want {
             return Err(Outcome::new(Code::Length, [which.index(), want as u32, count as u32, 0]));
         }
         let from = Region::new(argument + 1, values.cast(), bytes, size.get())?;
         session.memory().iter().try_for_each(|memory| from.apart(memory))?;
-        ptr::copy_nonoverlapping(values.cast(), to, bytes);
+        // A view for writing counts as a change of a variable, so all checks come first.
+        ptr::copy_nonoverlapping(values.cast(), session.session.view_mut(id)?.data.as_mut_ptr(), bytes);
     }
     Ok(())
 }
@@ -222,15 +216,20 @@ unsafe fn set(session: *mut Session, which: Which, (argument, dtype, values, cou
 unsafe fn find(session: *mut Session, which: Which, (argument, dtype, values, count): Elements<*mut *mut c_void, *mut usize>) -> Result {
     // SAFETY: the promises of the caller.
     unsafe {
-        let session = session::take(0, session)?;
+        let mut session = session::take(0, session)?;
         let values = Out::new(argument + 1, values, session.memory())?;
         let count = Out::new(argument + 2, count, session.memory())?;
         values.region().apart(&count.region())?;
-        let TensorView { tensor_type, data } = session.session.view(which.id(&session)?)?;
+        let id = which.id(&session)?;
+        let TensorView { tensor_type, data } = session.session.view(id)?;
         let (size, data) = (element(which, tensor_type, argument, dtype)?, data.unwrap_or_default());
-        // C writes an input. It is always in the arena, which is memory of C.
-        values.set(data.as_ptr().cast_mut().cast());
         count.set(data.len() / size);
+        // C writes only an input.
+        let pointer = match which {
+            Which::Input(..) => session.session.view_mut(id)?.data.as_mut_ptr(),
+            Which::Output(..) | Which::Variable(_) => data.as_ptr().cast_mut(),
+        };
+        values.set(pointer.cast());
     }
     Ok(())
 }

@@ -1,15 +1,22 @@
 //! The texts of errors. Core's errors have those of their `Display`, so a firmware that calls nothing here carries no text.
 
+use crate::memory::Region;
 use crate::outcome::{Code, Outcome, core_error};
 use core::ffi::c_char;
 use core::fmt::{self, Write};
+
+/// Most bytes that are used of a buffer. Every text is shorter.
+const ROOM: usize = 1024;
 
 /// Writes the text of an outcome to `text`, of `bytes` bytes, and ends it with a zero. A text that is too long is cut. Returns the length
 /// of the whole text, without the zero. `text` may be null if `bytes` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_text(result: Outcome, text: *mut c_char, bytes: usize) -> usize {
-    // SAFETY: the promises of the caller.
-    let buffer: &mut [u8] = if text.is_null() { &mut [] } else { unsafe { core::slice::from_raw_parts_mut(text.cast(), bytes) } };
+    let buffer: &mut [u8] = match Region::new(1, text.cast(), bytes.min(ROOM), 1) {
+        // SAFETY: the promises of the caller.
+        Ok(region) => unsafe { region.slice_mut() },
+        Err(_) => &mut [],
+    };
     let mut writer = Buffer { buffer, length: 0 };
     // The writer takes everything.
     let _ = match core_error(&result) {
