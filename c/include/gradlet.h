@@ -2,8 +2,14 @@
  * gradlet: trains and runs models in firmware and programs that are written in C. The guide is c/README.md.
  *
  * Every function that can fail returns a gradlet_result, whose code is 0 if the call succeeded. Null, misaligned, overlapping and small
- * memory is an error. The caller promises what no function can see: memory has the stated size, and exists as long as the struct that uses
- * it; and no other thread uses a struct during a call. A struct is initialised where it stays, because a copy is not valid.
+ * memory is an error. The caller promises what no function can see:
+ *
+ * - Memory has the stated size, and exists as long as the struct that uses it. Structs, arenas and queues share no memory.
+ * - A struct is zero before it is initialised for the first time after a reset: a static, or one that begins with `= {0}`. It may otherwise
+ *   hold the mark of a call that the reset has ended, and be GRADLET_CODE_IN_USE for ever. Zeroes also free a struct whose call never
+ *   returned. A struct is initialised where it stays, because a copy is not valid.
+ * - Threads may share a program. Each other struct is used by one thread at a time.
+ * - Callbacks return: no longjmp, and no C++ exception. They load no program that the call around them uses.
  *
  * cbindgen generates this file from the sources in c/src.
  */
@@ -15,6 +21,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Warns if C does not use a result. */
+#ifndef GRADLET_CHECKED
+#if defined(__GNUC__)
+#define GRADLET_CHECKED __attribute__((warn_unused_result))
+#else
+#define GRADLET_CHECKED
+#endif
+#endif
+
+/**
+ * Version of this header: 65536 times the major version, plus 256 times the minor one, plus the patch.
+ */
+#define GRADLET_VERSION 256
 
 /**
  * Alignment of artifacts and arenas, in bytes.
@@ -382,7 +402,8 @@ typedef struct gradlet_type {
 } gradlet_type;
 
 /**
- * Takes `count` bytes. Returns how many it has taken, at least one, or a negative number if it failed.
+ * Takes up to `count` bytes. Returns how many it has taken, or a negative number if it failed. For a checkpoint it takes at least one; for
+ * telemetry it does not wait, and may take none.
  */
 typedef int32_t (*gradlet_write)(void *context, const uint8_t *bytes, size_t count);
 
@@ -466,6 +487,11 @@ extern "C" {
 #endif // __cplusplus
 
 /**
+ * Returns the version of the library. It must be GRADLET_VERSION, because the sizes of structs are in the header.
+ */
+uint32_t gradlet_version(void);
+
+/**
  * Writes the text of an outcome to `text`, of `bytes` bytes, and ends it with a zero. A text that is too long is cut. Returns the length
  * of the whole text, without the zero. `text` may be null if `bytes` is 0.
  */
@@ -475,6 +501,7 @@ size_t gradlet_text(struct gradlet_result result, char *text, size_t bytes);
  * Verifies the artifact of `bytes` bytes at `artifact`, which begins at a multiple of 16. `kernels` lists the kernels that it needs. Bit
  * `i` of `signatures` loads the signature with index `i`; a header of `gradlet export --c` has the bits of all of them, and the indices.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_program_load(struct gradlet_program *program,
                                            const uint8_t *artifact,
                                            size_t bytes,
@@ -485,18 +512,22 @@ struct gradlet_result gradlet_program_load(struct gradlet_program *program,
 /**
  * Stores the sizes of the memory that a session of `program` needs.
  */
-struct gradlet_result gradlet_program_sizes(const struct gradlet_program *program, struct gradlet_sizes *sizes);
+GRADLET_CHECKED struct gradlet_result gradlet_program_sizes(const struct gradlet_program *program, struct gradlet_sizes *sizes);
 
 /**
  * Stores the index of the loaded signature with the name `name`. Other functions take the index. A header of `gradlet export --c` has it
  * as a constant.
  */
-struct gradlet_result gradlet_program_signature(const struct gradlet_program *program, const char *name, uint32_t *signature);
+GRADLET_CHECKED
+struct gradlet_result gradlet_program_signature(const struct gradlet_program *program,
+                                                const char *name,
+                                                uint32_t *signature);
 
 /**
  * Writes the name of the op whose kernel a load lacked to `op`, of `bytes` bytes, and ends it with a zero. `kernel` is the number of
  * GRADLET_CODE_MISSING_KERNEL. Stores the element type, one of `enum gradlet_dtype`, in `dtype`.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_missing_kernel(const uint8_t *artifact,
                                              size_t artifact_bytes,
                                              uint32_t kernel,
@@ -507,6 +538,7 @@ struct gradlet_result gradlet_missing_kernel(const uint8_t *artifact,
 /**
  * Begins a load. The arguments are those of gradlet_program_load.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_loading_init(struct gradlet_loading *loading,
                                            const uint8_t *artifact,
                                            size_t bytes,
@@ -516,18 +548,22 @@ struct gradlet_result gradlet_loading_init(struct gradlet_loading *loading,
 /**
  * Goes on with a load for about `budget` instructions of a Cortex-M4. Stores in `done` whether only gradlet_loading_finish is left.
  */
-struct gradlet_result gradlet_loading_advance(struct gradlet_loading *loading, uint32_t budget, bool *done);
+GRADLET_CHECKED struct gradlet_result gradlet_loading_advance(struct gradlet_loading *loading, uint32_t budget, bool *done);
 
 /**
- * Ends a load, and initialises its program. Bit `i` of `signatures` loads the signature with index `i`. The load is over, also if it
- * fails.
+ * Ends a load, and initialises its program. Bit `i` of `signatures` loads the signature with index `i`. The load is then over, also if the
+ * artifact has an error.
  */
-struct gradlet_result gradlet_loading_finish(struct gradlet_loading *loading, struct gradlet_program *program, uint32_t signatures);
+GRADLET_CHECKED
+struct gradlet_result gradlet_loading_finish(struct gradlet_loading *loading,
+                                             struct gradlet_program *program,
+                                             uint32_t signatures);
 
 /**
  * Initialises a session of `program` in the arena of `bytes` bytes, which begins at a multiple of 16. Every variable gets its initial
  * value. gradlet_program_sizes and the header of `gradlet export --c` have the size.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_init(struct gradlet_session *session,
                                            const struct gradlet_program *program,
                                            uint8_t *arena,
@@ -538,6 +574,7 @@ struct gradlet_result gradlet_session_init(struct gradlet_session *session,
  * variables. Fails with GRADLET_CODE_UNFINISHED if the arena holds no session, or one that was interrupted while it changed them:
  * gradlet_session_init then begins anew.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_resume(struct gradlet_session *session,
                                              const struct gradlet_program *program,
                                              uint8_t *arena,
@@ -545,8 +582,10 @@ struct gradlet_result gradlet_session_resume(struct gradlet_session *session,
 
 /**
  * Initialises a session like gradlet_session_init, with the arena in two parts. Models that run in turn can share `scratch`. Each has a
- * `kept` of its own, to which gradlet_session_resume_in returns.
+ * `kept` of its own, to which gradlet_session_resume_in returns at each switch. Inputs, outputs and a run in slices are lost when another
+ * model uses `scratch`.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_init_in(struct gradlet_session *session,
                                               const struct gradlet_program *program,
                                               uint8_t *scratch,
@@ -558,6 +597,7 @@ struct gradlet_result gradlet_session_init_in(struct gradlet_session *session,
  * Initialises a session like gradlet_session_resume, with the arena in two parts. `kept` is that of the earlier session; `scratch` can
  * hold anything.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_resume_in(struct gradlet_session *session,
                                                 const struct gradlet_program *program,
                                                 uint8_t *scratch,
@@ -568,42 +608,48 @@ struct gradlet_result gradlet_session_resume_in(struct gradlet_session *session,
 /**
  * Runs a signature on the inputs that were set. The index of the signature is in the header of `gradlet export --c`.
  */
-struct gradlet_result gradlet_session_run(struct gradlet_session *session, uint32_t signature);
+GRADLET_CHECKED struct gradlet_result gradlet_session_run(struct gradlet_session *session, uint32_t signature);
 
 /**
  * Runs a signature like gradlet_session_run, and passes what the program prints and summarises to `print`, in pieces. `print` receives
  * `context`. This links code that formats numbers.
  */
-struct gradlet_result gradlet_session_run_printing(struct gradlet_session *session, uint32_t signature, gradlet_print print, void *context);
+GRADLET_CHECKED
+struct gradlet_result gradlet_session_run_printing(struct gradlet_session *session,
+                                                   uint32_t signature,
+                                                   gradlet_print print,
+                                                   void *context);
 
 /**
- * Begins a run of a signature. gradlet_session_advance does the work, in slices. Until it is done, C sets no input and no variable.
+ * Begins a run of a signature. gradlet_session_advance does the work, in slices. Until it is done, C sets no input and no variable,
+ * although gradlet does not refuse it.
  */
-struct gradlet_result gradlet_session_begin(struct gradlet_session *session, uint32_t signature);
+GRADLET_CHECKED struct gradlet_result gradlet_session_begin(struct gradlet_session *session, uint32_t signature);
 
 /**
  * Goes on with a run for about `budget` instructions of a Cortex-M4. Stores in `done` whether the run is done.
  */
-struct gradlet_result gradlet_session_advance(struct gradlet_session *session, uint32_t budget, bool *done);
+GRADLET_CHECKED struct gradlet_result gradlet_session_advance(struct gradlet_session *session, uint32_t budget, bool *done);
 
 /**
  * Abandons the run in progress, if there is one.
  */
-struct gradlet_result gradlet_session_abort(struct gradlet_session *session);
+GRADLET_CHECKED struct gradlet_result gradlet_session_abort(struct gradlet_session *session);
 
 /**
  * Resets every variable to its initial value.
  */
-struct gradlet_result gradlet_session_reset(struct gradlet_session *session);
+GRADLET_CHECKED struct gradlet_result gradlet_session_reset(struct gradlet_session *session);
 
 /**
  * Stores the number of variables.
  */
-struct gradlet_result gradlet_session_variable_count(struct gradlet_session *session, uint32_t *count);
+GRADLET_CHECKED struct gradlet_result gradlet_session_variable_count(struct gradlet_session *session, uint32_t *count);
 
 /**
  * Stores the type of input `index` of a signature.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_input_type(struct gradlet_session *session,
                                                  uint32_t signature,
                                                  uint32_t index,
@@ -612,6 +658,7 @@ struct gradlet_result gradlet_session_input_type(struct gradlet_session *session
 /**
  * Stores the type of output `index` of a signature.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_output_type(struct gradlet_session *session,
                                                   uint32_t signature,
                                                   uint32_t index,
@@ -620,12 +667,16 @@ struct gradlet_result gradlet_session_output_type(struct gradlet_session *sessio
 /**
  * Stores the type of variable `index`. Variables have the order of the artifact.
  */
-struct gradlet_result gradlet_session_variable_type(struct gradlet_session *session, uint32_t index, struct gradlet_type *found);
+GRADLET_CHECKED
+struct gradlet_result gradlet_session_variable_type(struct gradlet_session *session,
+                                                    uint32_t index,
+                                                    struct gradlet_type *found);
 
 /**
  * Sets input `index` of a signature to `count` values of the element type `dtype`, one of `enum gradlet_dtype`. A run may use the memory
  * of an input for something else, so C sets every input before every run.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_set_input(struct gradlet_session *session,
                                                 uint32_t signature,
                                                 uint32_t index,
@@ -635,8 +686,10 @@ struct gradlet_result gradlet_session_set_input(struct gradlet_session *session,
 
 /**
  * Stores a pointer to input `index` of a signature, through which C sets it, and the number of its elements. The pointer is valid until
- * the next run begins.
+ * the next run begins. `values` is the address of a `void *`, which C then assigns to a pointer to elements: the address of a `float *`,
+ * cast to `void **`, would break C's rules of aliasing. The same is true of the functions below.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_input(struct gradlet_session *session,
                                             uint32_t signature,
                                             uint32_t index,
@@ -646,8 +699,9 @@ struct gradlet_result gradlet_session_input(struct gradlet_session *session,
 
 /**
  * Stores a pointer to output `index` of a signature, as the last run has left it, and the number of its elements. The values are valid
- * until an input is set or the next run begins.
+ * until an input is set or the next run begins. Before the first run they are arbitrary.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_output(struct gradlet_session *session,
                                              uint32_t signature,
                                              uint32_t index,
@@ -658,6 +712,7 @@ struct gradlet_result gradlet_session_output(struct gradlet_session *session,
 /**
  * Sets variable `index` to `count` values. It must be in RAM, as a variable is that a loaded signature assigns.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_set_variable(struct gradlet_session *session,
                                                    uint32_t index,
                                                    uint32_t dtype,
@@ -667,6 +722,7 @@ struct gradlet_result gradlet_session_set_variable(struct gradlet_session *sessi
 /**
  * Stores a pointer to variable `index`, and the number of its elements. The values are valid until a run begins or a variable is set.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_variable(struct gradlet_session *session,
                                                uint32_t index,
                                                uint32_t dtype,
@@ -676,28 +732,35 @@ struct gradlet_result gradlet_session_variable(struct gradlet_session *session,
 /**
  * Saves the variables of a session through `write`, which receives `context`. `contents` is one of `enum gradlet_contents`.
  */
-struct gradlet_result gradlet_session_save(struct gradlet_session *session, uint32_t contents, gradlet_write write, void *context);
+GRADLET_CHECKED
+struct gradlet_result gradlet_session_save(struct gradlet_session *session,
+                                           uint32_t contents,
+                                           gradlet_write write,
+                                           void *context);
 
 /**
  * Stores the number of bytes that gradlet_session_save writes.
  */
-struct gradlet_result gradlet_session_checkpoint_bytes(struct gradlet_session *session, uint32_t contents, uint32_t *bytes);
+GRADLET_CHECKED struct gradlet_result gradlet_session_checkpoint_bytes(struct gradlet_session *session, uint32_t contents, uint32_t *bytes);
 
 /**
  * Sets the variables of a session to those of a checkpoint, which it reads through `read`. A checkpoint of another artifact changes
- * nothing. Damage that is found later resets all variables to their initial values; gradlet_session_verify finds it first.
+ * nothing. Any error after the header, also one of `read`, resets all variables to their initial values. If the checkpoint can be read
+ * twice, gradlet_session_verify finds errors first.
  */
-struct gradlet_result gradlet_session_restore(struct gradlet_session *session, gradlet_read read, void *context);
+GRADLET_CHECKED struct gradlet_result gradlet_session_restore(struct gradlet_session *session, gradlet_read read, void *context);
 
 /**
  * Reads a checkpoint through `read` and fails like gradlet_session_restore, but changes nothing.
  */
-struct gradlet_result gradlet_session_verify(struct gradlet_session *session, gradlet_read read, void *context);
+GRADLET_CHECKED struct gradlet_result gradlet_session_verify(struct gradlet_session *session, gradlet_read read, void *context);
 
 /**
  * Sets the variables of a session to those of a checkpoint of another artifact, `old`, as far as names and types are the same. The others
- * get their initial values. A model that was replaced thus keeps what it has learned. `old` needs no kernels and no signatures.
+ * get their initial values. A model that was replaced thus keeps what it has learned. `old` needs no kernels and no signatures. `read`
+ * must not load `old` anew.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_session_restore_other(struct gradlet_session *session,
                                                     const struct gradlet_program *old,
                                                     gradlet_read read,
@@ -707,6 +770,7 @@ struct gradlet_result gradlet_session_restore_other(struct gradlet_session *sess
  * Initialises `count` slots in the bytes of a flash from `start` up to `end`. `start` begins a block, and each slot gets the same number
  * of whole blocks. Nothing is read or erased. The driver is copied.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_slots_init(struct gradlet_slots *slots,
                                          const struct gradlet_flash *flash,
                                          uint32_t start,
@@ -717,6 +781,7 @@ struct gradlet_result gradlet_slots_init(struct gradlet_slots *slots,
  * Saves the variables of a session in another slot than the newest checkpoint's. Stores the number of the new checkpoint in `sequence`. If
  * power fails at any time, a restore finds either this checkpoint or the one before. `contents` is one of `enum gradlet_contents`.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_slots_save(struct gradlet_slots *slots,
                                          struct gradlet_session *session,
                                          uint32_t contents,
@@ -725,12 +790,16 @@ struct gradlet_result gradlet_slots_save(struct gradlet_slots *slots,
 /**
  * Begins a save. gradlet_slots_advance_save does the work, in slices.
  */
-struct gradlet_result gradlet_slots_begin_save(struct gradlet_slots *slots, struct gradlet_session *session, uint32_t contents);
+GRADLET_CHECKED
+struct gradlet_result gradlet_slots_begin_save(struct gradlet_slots *slots,
+                                               struct gradlet_session *session,
+                                               uint32_t contents);
 
 /**
  * Goes on with a save for about `budget` instructions of a Cortex-M4. Stores the number of the checkpoint in `sequence` when the save is
  * done, and 0 before.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_slots_advance_save(struct gradlet_slots *slots,
                                                  struct gradlet_session *session,
                                                  uint32_t budget,
@@ -740,6 +809,7 @@ struct gradlet_result gradlet_slots_advance_save(struct gradlet_slots *slots,
  * Sets the variables of a session to the newest complete checkpoint of its artifact with a number up to `most`; UINT32_MAX allows every
  * number. Stores the checkpoint's number in `sequence`, or 0 if there is none; the session is then unchanged.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_slots_restore(struct gradlet_slots *slots,
                                             struct gradlet_session *session,
                                             uint32_t most,
@@ -748,12 +818,13 @@ struct gradlet_result gradlet_slots_restore(struct gradlet_slots *slots,
 /**
  * Begins a restore of the newest complete checkpoint with a number up to `most`. gradlet_slots_advance_restore does the work, in slices.
  */
-struct gradlet_result gradlet_slots_begin_restore(struct gradlet_slots *slots, uint32_t most);
+GRADLET_CHECKED struct gradlet_result gradlet_slots_begin_restore(struct gradlet_slots *slots, uint32_t most);
 
 /**
  * Goes on with a restore for about `budget` instructions of a Cortex-M4. Stores in `done` whether the restore is done, and then in
  * `sequence` what gradlet_slots_restore stores.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_slots_advance_restore(struct gradlet_slots *slots,
                                                     struct gradlet_session *session,
                                                     uint32_t budget,
@@ -764,6 +835,7 @@ struct gradlet_result gradlet_slots_advance_restore(struct gradlet_slots *slots,
  * Restores the newest complete checkpoint of another artifact, `old`, as gradlet_session_restore_other does. Stores the checkpoint's
  * number in `sequence`, or 0 if there is none.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_slots_restore_other(struct gradlet_slots *slots,
                                                   struct gradlet_session *session,
                                                   const struct gradlet_program *old,
@@ -773,18 +845,26 @@ struct gradlet_result gradlet_slots_restore_other(struct gradlet_slots *slots,
  * Stores the committed slots in `list`, which has room for `room`, in the order of the flash, and their number in `count`. If there are
  * more, fails with GRADLET_CODE_BUFFER_TOO_SMALL.
  */
-struct gradlet_result gradlet_slots_list(struct gradlet_slots *slots, struct gradlet_slot *list, size_t room, size_t *count);
+GRADLET_CHECKED
+struct gradlet_result gradlet_slots_list(struct gradlet_slots *slots,
+                                         struct gradlet_slot *list,
+                                         size_t room,
+                                         size_t *count);
 
 /**
  * Erases the newest complete checkpoint of the session's artifact, so that a restore finds the one before. Stores its number in
  * `sequence`, or 0 if there is none.
  */
-struct gradlet_result gradlet_slots_discard_newest(struct gradlet_slots *slots, struct gradlet_session *session, uint32_t *sequence);
+GRADLET_CHECKED
+struct gradlet_result gradlet_slots_discard_newest(struct gradlet_slots *slots,
+                                                   struct gradlet_session *session,
+                                                   uint32_t *sequence);
 
 /**
  * Initialises a queue of frames in `buffer`, of `bytes` bytes. It should hold all frames that are sent between two polls. `write` takes as
  * many of its bytes as it can without waiting, also none, and returns how many, or a negative number if it failed. It receives `context`.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_telemetry_init(struct gradlet_telemetry *telemetry,
                                              gradlet_write write,
                                              void *context,
@@ -795,6 +875,7 @@ struct gradlet_result gradlet_telemetry_init(struct gradlet_telemetry *telemetry
  * Sends a frame that introduces the sender. It should be the first one, and be repeated now and then. `clock` names a unit of time, of
  * which `hz` make a second. `program` may be null; otherwise, the reader shows the names of its ops.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_telemetry_hello(struct gradlet_telemetry *telemetry,
                                               const char *sender,
                                               const char *clock,
@@ -804,21 +885,34 @@ struct gradlet_result gradlet_telemetry_hello(struct gradlet_telemetry *telemetr
 /**
  * Sends a number for a step, such as a loss.
  */
-struct gradlet_result gradlet_telemetry_scalar(struct gradlet_telemetry *telemetry, const char *tag, uint32_t step, float value);
+GRADLET_CHECKED
+struct gradlet_result gradlet_telemetry_scalar(struct gradlet_telemetry *telemetry,
+                                               const char *tag,
+                                               uint32_t step,
+                                               float value);
 
 /**
  * Sends a text for a step.
  */
-struct gradlet_result gradlet_telemetry_text(struct gradlet_telemetry *telemetry, const char *tag, uint32_t step, const char *text);
+GRADLET_CHECKED
+struct gradlet_result gradlet_telemetry_text(struct gradlet_telemetry *telemetry,
+                                             const char *tag,
+                                             uint32_t step,
+                                             const char *text);
 
 /**
  * Sends the progress of an epoch: `step` of `of` steps are done.
  */
-struct gradlet_result gradlet_telemetry_progress(struct gradlet_telemetry *telemetry, uint32_t step, uint32_t of, uint32_t epoch);
+GRADLET_CHECKED
+struct gradlet_result gradlet_telemetry_progress(struct gradlet_telemetry *telemetry,
+                                                 uint32_t step,
+                                                 uint32_t of,
+                                                 uint32_t epoch);
 
 /**
  * Sends the statistics of variable `index` of a session: smallest and largest element, mean, variance.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_telemetry_variable(struct gradlet_telemetry *telemetry,
                                                  const char *tag,
                                                  uint32_t step,
@@ -829,6 +923,7 @@ struct gradlet_result gradlet_telemetry_variable(struct gradlet_telemetry *telem
  * Runs a signature like gradlet_session_run, and sends what the program prints and summarises, with the tag `print` or the tags of the
  * summaries. `step` is the step of those that have none. This links code that formats numbers.
  */
+GRADLET_CHECKED
 struct gradlet_result gradlet_telemetry_run(struct gradlet_telemetry *telemetry,
                                             struct gradlet_session *session,
                                             uint32_t signature,
@@ -837,12 +932,12 @@ struct gradlet_result gradlet_telemetry_run(struct gradlet_telemetry *telemetry,
 /**
  * Passes waiting bytes to the callback, until it takes none.
  */
-struct gradlet_result gradlet_telemetry_poll(struct gradlet_telemetry *telemetry);
+GRADLET_CHECKED struct gradlet_result gradlet_telemetry_poll(struct gradlet_telemetry *telemetry);
 
 /**
  * Stores whether the callback has taken all bytes in `empty`, and the number of frames that had no room in `dropped`.
  */
-struct gradlet_result gradlet_telemetry_state(struct gradlet_telemetry *telemetry, bool *empty, uint32_t *dropped);
+GRADLET_CHECKED struct gradlet_result gradlet_telemetry_state(struct gradlet_telemetry *telemetry, bool *empty, uint32_t *dropped);
 
 #ifdef __cplusplus
 }  // extern "C"

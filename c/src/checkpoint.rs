@@ -19,7 +19,8 @@ pub enum Contents {
     Changed = 1,
 }
 
-/// Takes `count` bytes. Returns how many it has taken, at least one, or a negative number if it failed.
+/// Takes up to `count` bytes. Returns how many it has taken, or a negative number if it failed. For a checkpoint it takes at least one; for
+/// telemetry it does not wait, and may take none.
 pub type WriteFn = Option<unsafe extern "C" fn(context: *mut c_void, bytes: *const u8, count: usize) -> i32>;
 
 /// Stores up to `count` bytes at `bytes`. Returns how many it has stored, 0 at the end, or a negative number if it failed.
@@ -35,6 +36,7 @@ pub(crate) fn contents(argument: u32, number: u32) -> Checked<Which> {
 }
 
 /// Saves the variables of a session through `write`, which receives `context`. `contents` is one of `enum gradlet_contents`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_save(session: *mut Session, contents: u32, write: WriteFn, context: *mut c_void) -> Outcome {
     Outcome::of(|| {
@@ -47,6 +49,7 @@ pub unsafe extern "C" fn gradlet_session_save(session: *mut Session, contents: u
 }
 
 /// Stores the number of bytes that gradlet_session_save writes.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_checkpoint_bytes(session: *mut Session, contents: u32, bytes: *mut u32) -> Outcome {
     Outcome::of(|| {
@@ -60,7 +63,9 @@ pub unsafe extern "C" fn gradlet_session_checkpoint_bytes(session: *mut Session,
 }
 
 /// Sets the variables of a session to those of a checkpoint, which it reads through `read`. A checkpoint of another artifact changes
-/// nothing. Damage that is found later resets all variables to their initial values; gradlet_session_verify finds it first.
+/// nothing. Any error after the header, also one of `read`, resets all variables to their initial values. If the checkpoint can be read
+/// twice, gradlet_session_verify finds errors first.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_restore(session: *mut Session, read: ReadFn, context: *mut c_void) -> Outcome {
     Outcome::of(|| {
@@ -72,6 +77,7 @@ pub unsafe extern "C" fn gradlet_session_restore(session: *mut Session, read: Re
 }
 
 /// Reads a checkpoint through `read` and fails like gradlet_session_restore, but changes nothing.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_verify(session: *mut Session, read: ReadFn, context: *mut c_void) -> Outcome {
     Outcome::of(|| {
@@ -83,7 +89,9 @@ pub unsafe extern "C" fn gradlet_session_verify(session: *mut Session, read: Rea
 }
 
 /// Sets the variables of a session to those of a checkpoint of another artifact, `old`, as far as names and types are the same. The others
-/// get their initial values. A model that was replaced thus keeps what it has learned. `old` needs no kernels and no signatures.
+/// get their initial values. A model that was replaced thus keeps what it has learned. `old` needs no kernels and no signatures. `read`
+/// must not load `old` anew.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_restore_other(
     session: *mut Session,

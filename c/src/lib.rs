@@ -6,8 +6,12 @@
 //! # Safety
 //!
 //! These are the promises of the caller of any function of C. Every pointer is null, or points to what its type and the argument after it
-//! say, which exists until the call returns. What an initialised struct uses exists as long as the struct is used. No other thread uses a
-//! struct, or memory of an argument, meanwhile. A struct that is to be initialised may have any contents.
+//! say, which exists until the call returns. What an initialised struct uses exists as long as the struct is used. Structs, arenas and queues
+//! share no memory. No other thread uses a struct, or memory of an argument, meanwhile; but threads may share a program.
+//!
+//! A struct is zero before it is initialised for the first time after a reset: otherwise it may hold the mark of a call that a reset has
+//! ended. Callbacks return. They do not load a program that the call around them uses: a count of its users would need atomic operations,
+//! which not every processor has.
 //!
 //! A module imports only from those declared before it.
 
@@ -15,6 +19,9 @@
 // C passes pointers. This crate alone turns them into references.
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)]
+
+// The version of the library and of the header.
+pub mod version;
 
 // The outcome of a function: a code, and the numbers of an error.
 pub mod outcome;

@@ -25,6 +25,7 @@ pub struct Opened {
 }
 
 /// Begins a load. The arguments are those of gradlet_program_load.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_loading_init(
     loading: *mut Loading,
@@ -48,6 +49,7 @@ pub unsafe extern "C" fn gradlet_loading_init(
 }
 
 /// Goes on with a load for about `budget` instructions of a Cortex-M4. Stores in `done` whether only gradlet_loading_finish is left.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_loading_advance(loading: *mut Loading, budget: u32, done: *mut bool) -> Outcome {
     Outcome::of(|| {
@@ -63,6 +65,7 @@ pub unsafe extern "C" fn gradlet_loading_advance(loading: *mut Loading, budget: 
 
 /// Ends a load, and initialises its program. Bit `i` of `signatures` loads the signature with index `i`. The load is then over, also if the
 /// artifact has an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_loading_finish(loading: *mut Loading, program: *mut Program, signatures: u32) -> Outcome {
     Outcome::of(|| {

@@ -53,6 +53,11 @@ impl Region {
         self.start.addr()
     }
 
+    /// Returns the pointer to an address in the memory. C may write there, unlike through a pointer that comes from a reference.
+    pub(crate) fn pointer_to(self, address: *const u8) -> *mut u8 {
+        self.start.with_addr(address.addr())
+    }
+
     /// Returns the values in the memory.
     ///
     /// # Safety

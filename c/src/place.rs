@@ -87,7 +87,7 @@ pub(crate) unsafe fn put<P: Place>(place: *mut P, object: P::Object) {
     let held = place.cast::<Held<P::Object>>();
     // SAFETY: the struct is large enough, and aligned.
     unsafe {
-        (&raw mut (*held).object).write(MaybeUninit::new(object));
+        held.write(Held { mark: 0, object: MaybeUninit::new(object) });
         // An interrupt that sees the mark sees the object.
         compiler_fence(Ordering::SeqCst);
         (&raw mut (*held).mark).write_volatile(mark(place));

@@ -47,6 +47,7 @@ pub struct Sizes {
 
 /// Verifies the artifact of `bytes` bytes at `artifact`, which begins at a multiple of 16. `kernels` lists the kernels that it needs. Bit
 /// `i` of `signatures` loads the signature with index `i`; a header of `gradlet export --c` has the bits of all of them, and the indices.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_program_load(
     program: *mut Program,
@@ -108,6 +109,7 @@ pub(crate) unsafe fn sources(
 }
 
 /// Stores the sizes of the memory that a session of `program` needs.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_program_sizes(program: *const Program, sizes: *mut Sizes) -> Outcome {
     Outcome::of(|| {
@@ -123,6 +125,7 @@ pub unsafe extern "C" fn gradlet_program_sizes(program: *const Program, sizes: *
 
 /// Stores the index of the loaded signature with the name `name`. Other functions take the index. A header of `gradlet export --c` has it
 /// as a constant.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_program_signature(program: *const Program, name: *const c_char, signature: *mut u32) -> Outcome {
     Outcome::of(|| {
@@ -137,6 +140,7 @@ pub unsafe extern "C" fn gradlet_program_signature(program: *const Program, name
 
 /// Writes the name of the op whose kernel a load lacked to `op`, of `bytes` bytes, and ends it with a zero. `kernel` is the number of
 /// GRADLET_CODE_MISSING_KERNEL. Stores the element type, one of `enum gradlet_dtype`, in `dtype`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_missing_kernel(
     artifact: *const u8,

@@ -36,6 +36,7 @@ type Arena = (u32, *mut u8, usize);
 
 /// Initialises a session of `program` in the arena of `bytes` bytes, which begins at a multiple of 16. Every variable gets its initial
 /// value. gradlet_program_sizes and the header of `gradlet export --c` have the size.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_init(session: *mut Session, program: *const Program, arena: *mut u8, bytes: usize) -> Outcome {
     // SAFETY: the promises of the caller.
@@ -45,6 +46,7 @@ pub unsafe extern "C" fn gradlet_session_init(session: *mut Session, program: *c
 /// Initialises a session in an arena that an earlier session of the same program and signatures has used, and keeps the values of the
 /// variables. Fails with GRADLET_CODE_UNFINISHED if the arena holds no session, or one that was interrupted while it changed them:
 /// gradlet_session_init then begins anew.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_resume(session: *mut Session, program: *const Program, arena: *mut u8, bytes: usize) -> Outcome {
     // SAFETY: the promises of the caller.
@@ -52,7 +54,9 @@ pub unsafe extern "C" fn gradlet_session_resume(session: *mut Session, program: 
 }
 
 /// Initialises a session like gradlet_session_init, with the arena in two parts. Models that run in turn can share `scratch`. Each has a
-/// `kept` of its own, to which gradlet_session_resume_in returns.
+/// `kept` of its own, to which gradlet_session_resume_in returns at each switch. Inputs, outputs and a run in slices are lost when another
+/// model uses `scratch`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_init_in(
     session: *mut Session,
@@ -69,6 +73,7 @@ pub unsafe extern "C" fn gradlet_session_init_in(
 
 /// Initialises a session like gradlet_session_resume, with the arena in two parts. `kept` is that of the earlier session; `scratch` can
 /// hold anything.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_resume_in(
     session: *mut Session,
@@ -103,7 +108,7 @@ unsafe fn open(
         let opened: &OpenedProgram = place::look(1, program)?;
         let [region, other] = [Region::new(first.0, first.1, first.2, ALIGN)?, Region::new(second.0, second.1, second.2, ALIGN)?];
         let [artifact, kernels] = opened.memory;
-        apart(&[own, region, other], &[Region::checked(1, program), artifact, kernels])?;
+        apart(&[own, Region::checked(1, program), artifact, kernels, region, other])?;
         place::clear(place);
         let session = make(&opened.program, [region.slice_mut(), other.slice_mut()])?;
         place::put(place, Opened { session, program, key: opened.key, memory: [region, other, own] });
@@ -111,13 +116,13 @@ unsafe fn open(
     Ok(())
 }
 
-/// Checks that no two of `regions` overlap, and that none overlaps one of `others`.
+/// Checks that no two regions overlap.
 #[inline(never)]
-fn apart(regions: &[Region], others: &[Region]) -> Checked {
+fn apart(regions: &[Region]) -> Checked {
     let mut rest = regions;
-    while let [region, after @ ..] = rest {
-        after.iter().chain(others).try_for_each(|other| region.apart(other))?;
-        rest = after;
+    while let [region, others @ ..] = rest {
+        others.iter().try_for_each(|other| region.apart(other))?;
+        rest = others;
     }
     Ok(())
 }
@@ -156,6 +161,11 @@ impl Opened {
         self.session.program().signature_at(index)
     }
 
+    /// Returns the pointer of C to an address in the first part of the arena, where inputs are.
+    pub(crate) fn input(&self, address: *const u8) -> *mut u8 {
+        self.memory[0].pointer_to(address)
+    }
+
     /// Returns memory that no argument may overlap: the parts of the arena, and the struct of the session.
     pub(crate) fn memory(&self) -> &[Region] {
         &self.memory
@@ -163,6 +173,7 @@ impl Opened {
 }
 
 /// Runs a signature on the inputs that were set. The index of the signature is in the header of `gradlet export --c`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_run(session: *mut Session, signature: u32) -> Outcome {
     Outcome::of(|| {
@@ -178,6 +189,7 @@ pub type PrintFn = Option<unsafe extern "C" fn(context: *mut c_void, text: *cons
 
 /// Runs a signature like gradlet_session_run, and passes what the program prints and summarises to `print`, in pieces. `print` receives
 /// `context`. This links code that formats numbers.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_run_printing(
     session: *mut Session,
@@ -209,7 +221,9 @@ impl fmt::Write for Console {
     }
 }
 
-/// Begins a run of a signature. gradlet_session_advance does the work, in slices. Until it is done, C sets no input and no variable.
+/// Begins a run of a signature. gradlet_session_advance does the work, in slices. Until it is done, C sets no input and no variable,
+/// although gradlet does not refuse it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_begin(session: *mut Session, signature: u32) -> Outcome {
     Outcome::of(|| {
@@ -221,6 +235,7 @@ pub unsafe extern "C" fn gradlet_session_begin(session: *mut Session, signature:
 }
 
 /// Goes on with a run for about `budget` instructions of a Cortex-M4. Stores in `done` whether the run is done.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_advance(session: *mut Session, budget: u32, done: *mut bool) -> Outcome {
     Outcome::of(|| {
@@ -234,6 +249,7 @@ pub unsafe extern "C" fn gradlet_session_advance(session: *mut Session, budget: 
 }
 
 /// Abandons the run in progress, if there is one.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_abort(session: *mut Session) -> Outcome {
     Outcome::of(|| {
@@ -244,6 +260,7 @@ pub unsafe extern "C" fn gradlet_session_abort(session: *mut Session) -> Outcome
 }
 
 /// Resets every variable to its initial value.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_reset(session: *mut Session) -> Outcome {
     Outcome::of(|| {

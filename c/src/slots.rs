@@ -74,6 +74,7 @@ pub struct Slot {
 
 /// Initialises `count` slots in the bytes of a flash from `start` up to `end`. `start` begins a block, and each slot gets the same number
 /// of whole blocks. Nothing is read or erased. The driver is copied.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_init(slots: *mut Slots, flash: *const Flash, start: u32, end: u32, count: u32) -> Outcome {
     Outcome::of(|| {
@@ -98,6 +99,7 @@ pub unsafe extern "C" fn gradlet_slots_init(slots: *mut Slots, flash: *const Fla
 
 /// Saves the variables of a session in another slot than the newest checkpoint's. Stores the number of the new checkpoint in `sequence`. If
 /// power fails at any time, a restore finds either this checkpoint or the one before. `contents` is one of `enum gradlet_contents`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_save(slots: *mut Slots, session: *mut Session, contents: u32, sequence: *mut u32) -> Outcome {
     Outcome::of(|| {
@@ -111,6 +113,7 @@ pub unsafe extern "C" fn gradlet_slots_save(slots: *mut Slots, session: *mut Ses
 }
 
 /// Begins a save. gradlet_slots_advance_save does the work, in slices.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_begin_save(slots: *mut Slots, session: *mut Session, contents: u32) -> Outcome {
     Outcome::of(|| {
@@ -122,6 +125,7 @@ pub unsafe extern "C" fn gradlet_slots_begin_save(slots: *mut Slots, session: *m
 
 /// Goes on with a save for about `budget` instructions of a Cortex-M4. Stores the number of the checkpoint in `sequence` when the save is
 /// done, and 0 before.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_advance_save(slots: *mut Slots, session: *mut Session, budget: u32, sequence: *mut u32) -> Outcome {
     Outcome::of(|| {
@@ -144,6 +148,7 @@ pub unsafe extern "C" fn gradlet_slots_advance_save(slots: *mut Slots, session: 
 
 /// Sets the variables of a session to the newest complete checkpoint of its artifact with a number up to `most`; UINT32_MAX allows every
 /// number. Stores the checkpoint's number in `sequence`, or 0 if there is none; the session is then unchanged.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_restore(slots: *mut Slots, session: *mut Session, most: u32, sequence: *mut u32) -> Outcome {
     Outcome::of(|| {
@@ -157,6 +162,7 @@ pub unsafe extern "C" fn gradlet_slots_restore(slots: *mut Slots, session: *mut 
 }
 
 /// Begins a restore of the newest complete checkpoint with a number up to `most`. gradlet_slots_advance_restore does the work, in slices.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_begin_restore(slots: *mut Slots, most: u32) -> Outcome {
     Outcome::of(|| {
@@ -168,6 +174,7 @@ pub unsafe extern "C" fn gradlet_slots_begin_restore(slots: *mut Slots, most: u3
 
 /// Goes on with a restore for about `budget` instructions of a Cortex-M4. Stores in `done` whether the restore is done, and then in
 /// `sequence` what gradlet_slots_restore stores.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_advance_restore(
     slots: *mut Slots,
@@ -195,6 +202,7 @@ pub unsafe extern "C" fn gradlet_slots_advance_restore(
 
 /// Restores the newest complete checkpoint of another artifact, `old`, as gradlet_session_restore_other does. Stores the checkpoint's
 /// number in `sequence`, or 0 if there is none.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_restore_other(
     slots: *mut Slots,
@@ -214,6 +222,7 @@ pub unsafe extern "C" fn gradlet_slots_restore_other(
 
 /// Stores the committed slots in `list`, which has room for `room`, in the order of the flash, and their number in `count`. If there are
 /// more, fails with GRADLET_CODE_BUFFER_TOO_SMALL.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_list(slots: *mut Slots, list: *mut Slot, room: usize, count: *mut usize) -> Outcome {
     Outcome::of(|| {
@@ -244,6 +253,7 @@ pub unsafe extern "C" fn gradlet_slots_list(slots: *mut Slots, list: *mut Slot, 
 
 /// Erases the newest complete checkpoint of the session's artifact, so that a restore finds the one before. Stores its number in
 /// `sequence`, or 0 if there is none.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_slots_discard_newest(slots: *mut Slots, session: *mut Session, sequence: *mut u32) -> Outcome {
     Outcome::of(|| {

@@ -38,6 +38,7 @@ impl Taken<Telemetry> {
 
 /// Initialises a queue of frames in `buffer`, of `bytes` bytes. It should hold all frames that are sent between two polls. `write` takes as
 /// many of its bytes as it can without waiting, also none, and returns how many, or a negative number if it failed. It receives `context`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_init(
     telemetry: *mut Telemetry,
@@ -63,6 +64,7 @@ pub unsafe extern "C" fn gradlet_telemetry_init(
 
 /// Sends a frame that introduces the sender. It should be the first one, and be repeated now and then. `clock` names a unit of time, of
 /// which `hz` make a second. `program` may be null; otherwise, the reader shows the names of its ops.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_hello(
     telemetry: *mut Telemetry,
@@ -85,6 +87,7 @@ pub unsafe extern "C" fn gradlet_telemetry_hello(
 }
 
 /// Sends a number for a step, such as a loss.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_scalar(telemetry: *mut Telemetry, tag: *const c_char, step: u32, value: f32) -> Outcome {
     Outcome::of(|| {
@@ -98,6 +101,7 @@ pub unsafe extern "C" fn gradlet_telemetry_scalar(telemetry: *mut Telemetry, tag
 }
 
 /// Sends a text for a step.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_text(telemetry: *mut Telemetry, tag: *const c_char, step: u32, text: *const c_char) -> Outcome {
     Outcome::of(|| {
@@ -112,6 +116,7 @@ pub unsafe extern "C" fn gradlet_telemetry_text(telemetry: *mut Telemetry, tag: 
 }
 
 /// Sends the progress of an epoch: `step` of `of` steps are done.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_progress(telemetry: *mut Telemetry, step: u32, of: u32, epoch: u32) -> Outcome {
     Outcome::of(|| {
@@ -122,6 +127,7 @@ pub unsafe extern "C" fn gradlet_telemetry_progress(telemetry: *mut Telemetry, s
 }
 
 /// Sends the statistics of variable `index` of a session: smallest and largest element, mean, variance.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_variable(
     telemetry: *mut Telemetry,
@@ -142,6 +148,7 @@ pub unsafe extern "C" fn gradlet_telemetry_variable(
 
 /// Runs a signature like gradlet_session_run, and sends what the program prints and summarises, with the tag `print` or the tags of the
 /// summaries. `step` is the step of those that have none. This links code that formats numbers.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_run(telemetry: *mut Telemetry, session: *mut Session, signature: u32, step: u32) -> Outcome {
     Outcome::of(|| {
@@ -153,6 +160,7 @@ pub unsafe extern "C" fn gradlet_telemetry_run(telemetry: *mut Telemetry, sessio
 }
 
 /// Passes waiting bytes to the callback, until it takes none.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_poll(telemetry: *mut Telemetry) -> Outcome {
     Outcome::of(|| {
@@ -163,6 +171,7 @@ pub unsafe extern "C" fn gradlet_telemetry_poll(telemetry: *mut Telemetry) -> Ou
 }
 
 /// Stores whether the callback has taken all bytes in `empty`, and the number of frames that had no room in `dropped`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_telemetry_state(telemetry: *mut Telemetry, empty: *mut bool, dropped: *mut u32) -> Outcome {
     Outcome::of(|| {

@@ -58,6 +58,7 @@ enum Which {
 type Elements<P, N> = (u32, u32, P, N);
 
 /// Stores the number of variables.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_variable_count(session: *mut Session, count: *mut u32) -> Outcome {
     Outcome::of(|| {
@@ -71,6 +72,7 @@ pub unsafe extern "C" fn gradlet_session_variable_count(session: *mut Session, c
 }
 
 /// Stores the type of input `index` of a signature.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_input_type(session: *mut Session, signature: u32, index: u32, found: *mut Type) -> Outcome {
     // SAFETY: the promises of the caller.
@@ -78,6 +80,7 @@ pub unsafe extern "C" fn gradlet_session_input_type(session: *mut Session, signa
 }
 
 /// Stores the type of output `index` of a signature.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_output_type(session: *mut Session, signature: u32, index: u32, found: *mut Type) -> Outcome {
     // SAFETY: the promises of the caller.
@@ -85,6 +88,7 @@ pub unsafe extern "C" fn gradlet_session_output_type(session: *mut Session, sign
 }
 
 /// Stores the type of variable `index`. Variables have the order of the artifact.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_variable_type(session: *mut Session, index: u32, found: *mut Type) -> Outcome {
     // SAFETY: the promises of the caller.
@@ -93,6 +97,7 @@ pub unsafe extern "C" fn gradlet_session_variable_type(session: *mut Session, in
 
 /// Sets input `index` of a signature to `count` values of the element type `dtype`, one of `enum gradlet_dtype`. A run may use the memory
 /// of an input for something else, so C sets every input before every run.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_set_input(
     session: *mut Session,
@@ -107,7 +112,9 @@ pub unsafe extern "C" fn gradlet_session_set_input(
 }
 
 /// Stores a pointer to input `index` of a signature, through which C sets it, and the number of its elements. The pointer is valid until
-/// the next run begins.
+/// the next run begins. `values` is the address of a `void *`, which C then assigns to a pointer to elements: the address of a `float *`,
+/// cast to `void **`, would break C's rules of aliasing. The same is true of the functions below.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_input(
     session: *mut Session,
@@ -122,7 +129,8 @@ pub unsafe extern "C" fn gradlet_session_input(
 }
 
 /// Stores a pointer to output `index` of a signature, as the last run has left it, and the number of its elements. The values are valid
-/// until an input is set or the next run begins.
+/// until an input is set or the next run begins. Before the first run they are arbitrary.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_output(
     session: *mut Session,
@@ -137,6 +145,7 @@ pub unsafe extern "C" fn gradlet_session_output(
 }
 
 /// Sets variable `index` to `count` values. It must be in RAM, as a variable is that a loaded signature assigns.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_set_variable(
     session: *mut Session,
@@ -150,6 +159,7 @@ pub unsafe extern "C" fn gradlet_session_set_variable(
 }
 
 /// Stores a pointer to variable `index`, and the number of its elements. The values are valid until a run begins or a variable is set.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gradlet_session_variable(
     session: *mut Session,
@@ -216,20 +226,19 @@ unsafe fn set(session: *mut Session, which: Which, (argument, dtype, values, cou
 unsafe fn find(session: *mut Session, which: Which, (argument, dtype, values, count): Elements<*mut *mut c_void, *mut usize>) -> Result {
     // SAFETY: the promises of the caller.
     unsafe {
-        let mut session = session::take(0, session)?;
+        let session = session::take(0, session)?;
         let values = Out::new(argument + 1, values, session.memory())?;
         let count = Out::new(argument + 2, count, session.memory())?;
         values.region().apart(&count.region())?;
-        let id = which.id(&session)?;
-        let TensorView { tensor_type, data } = session.session.view(id)?;
+        let TensorView { tensor_type, data } = session.session.view(which.id(&session)?)?;
         let (size, data) = (element(which, tensor_type, argument, dtype)?, data.unwrap_or_default());
-        count.set(data.len() / size);
         // C writes only an input.
         let pointer = match which {
-            Which::Input(..) => session.session.view_mut(id)?.data.as_mut_ptr(),
+            Which::Input(..) => session.input(data.as_ptr()),
             Which::Output(..) | Which::Variable(_) => data.as_ptr().cast_mut(),
         };
         values.set(pointer.cast());
+        count.set(data.len() / size);
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The modules that declare something for C, in the order of the header.
-const MODULES: [&str; 11] =
-    ["outcome", "text", "memory", "kernels", "program", "loading", "session", "tensors", "checkpoint", "slots", "telemetry"];
+const MODULES: [&str; 12] =
+    ["version", "outcome", "text", "memory", "kernels", "program", "loading", "session", "tensors", "checkpoint", "slots", "telemetry"];
 
 #[test]
 fn the_header_is_that_of_the_sources() {

@@ -114,6 +114,8 @@ static void texts(void)
     HOLDS(gradlet_text(result, NULL, 0) == length && gradlet_text(result, NULL, 64) == length);
     char small[4] = "xxx";
     HOLDS(gradlet_text(result, small, 3) == length && strcmp(small, "th") == 0);
+    /* A size that no memory has. */
+    HOLDS(gradlet_text(result, text, SIZE_MAX) == length && strlen(text) == length);
     /* Every code and every number has a text. */
     for (uint32_t code = 0; code < 300; code++) {
         for (uint32_t number = 0; number < 20; number++) {
@@ -124,6 +126,8 @@ static void texts(void)
         }
     }
     count("gradlet_text(", 1);
+    HOLDS(gradlet_version() == GRADLET_VERSION);
+    count("gradlet_version(", 1);
 }
 
 int main(void)

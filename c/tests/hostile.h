@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "gradlet.h"
+#include "empty.h"
 #include "model.h"
+#include "other.h"
 
 /* Checks that a call ends with a code. */
 #define EXPECT(code, call) expect(__LINE__, #call, GRADLET_CODE_##code, (call))

@@ -1,4 +1,4 @@
-/* Hostile calls: checkpoints, slots and telemetry, with callbacks that fail, lie, and call back. */
+/* Hostile calls: checkpoints and slots, with callbacks that fail, lie, and call back. */
 
 #include "hostile.h"
 
@@ -76,6 +76,31 @@ static int32_t write_again(void *context, const uint8_t *bytes, size_t count)
     return write_file(context, bytes, count);
 }
 
+/* A struct as it is in the middle of a call, which a reset ends there if the struct is in memory that start-up code does not clear. */
+static gradlet_session interrupted, in_call;
+
+static int32_t write_interrupted(void *context, const uint8_t *bytes, size_t count)
+{
+    in_call = interrupted;
+    return write_file(context, bytes, count);
+}
+
+/* A struct whose call never returned stays in use. Zeroes end that, and the variables are still there. */
+static void resets(uint32_t bytes)
+{
+    uint8_t *memory = exactly(MODEL_ARENA_BYTES);
+    EXPECT(OK, gradlet_session_init(&interrupted, &program, memory, MODEL_ARENA_BYTES));
+    EXPECT(OK, gradlet_session_save(&interrupted, FULL, write_interrupted, empty(bytes, -1)));
+    interrupted = in_call;
+    EXPECT(IN_USE, gradlet_session_init(&interrupted, &program, memory, MODEL_ARENA_BYTES));
+    EXPECT(IN_USE, gradlet_session_resume(&interrupted, &program, memory, MODEL_ARENA_BYTES));
+    EXPECT(IN_USE, gradlet_session_reset(&interrupted));
+    memset(&interrupted, 0, sizeof interrupted);
+    EXPECT(NOT_INITIALIZED, gradlet_session_reset(&interrupted));
+    EXPECT(OK, gradlet_session_resume(&interrupted, &program, memory, MODEL_ARENA_BYTES));
+    EXPECT(OK, gradlet_session_reset(&interrupted));
+}
+
 void checkpoints(void)
 {
     uint32_t bytes;
@@ -97,6 +122,7 @@ void checkpoints(void)
     }
     EXPECT(IO, gradlet_session_save(&session, FULL, write_file, empty(bytes - 1, 0)));
     EXPECT(OK, gradlet_session_save(&session, CHANGED, write_again, empty(bytes, -1)));
+    resets(bytes);
     EXPECT(OK, gradlet_session_save(&session, FULL, write_file, empty(bytes, -1)));
 
     OBJECT(gradlet_session, &session, gradlet_session_verify(it, read_file, from(bytes, -1)));
@@ -323,6 +349,11 @@ void slots(void)
     train(3);
     EXPECT(INTERRUPTED, gradlet_slots_advance_save(&kept, &session, 1, &n));
     EXPECT(OK, gradlet_slots_begin_save(&kept, &session, FULL));
+    EXPECT(OK, gradlet_slots_advance_save(&kept, &session, 1, &n));
+    /* A value that is refused changes nothing, so the save goes on. */
+    float value = 0;
+    EXPECT(LENGTH, gradlet_session_set_variable(&session, MODEL_VARIABLE_DENSE_KERNEL, GRADLET_DTYPE_F32, &value, 1));
+    EXPECT(TENSOR_TYPE, gradlet_session_set_variable(&session, MODEL_VARIABLE_DENSE_KERNEL, GRADLET_DTYPE_I8, &value, 4));
     for (n = 0; n == 0;) {
         EXPECT(OK, gradlet_slots_advance_save(&kept, &session, 1000, &n));
     }
@@ -342,72 +373,4 @@ void slots(void)
     EXPECT(OK, gradlet_slots_restore(&kept, &session, UINT32_MAX, &n));
     EXPECT(OK, gradlet_slots_restore_other(&kept, &session, &program, &n));
     EXPECT(OK, gradlet_slots_discard_newest(&kept, &session, &n));
-}
-
-/* A line whose callback answers what it is told. */
-static int32_t line_answer;
-
-static int32_t write_line(void *context, const uint8_t *bytes, size_t count)
-{
-    gradlet_telemetry *queue = context;
-    (void)bytes;
-    EXPECT(IN_USE, gradlet_telemetry_poll(queue));
-    EXPECT(IN_USE, gradlet_telemetry_scalar(queue, "loss", 1, 0.5f));
-    return line_answer == 1 ? (int32_t)count : line_answer;
-}
-
-void telemetry(void)
-{
-    static gradlet_telemetry queue;
-    uint8_t *buffer = exactly(300);
-    bool is_empty;
-    uint32_t dropped;
-    EXPECT(NOT_INITIALIZED, gradlet_telemetry_poll(&queue));
-    EXPECT(NULL_POINTER, gradlet_telemetry_init(NULL, write_line, &queue, buffer, 300));
-    EXPECT(MISALIGNED_POINTER, gradlet_telemetry_init(ODD(gradlet_telemetry, &queue), write_line, &queue, buffer, 300));
-    EXPECT(NULL_POINTER, gradlet_telemetry_init(&queue, NULL, &queue, buffer, 300));
-    EXPECT(NULL_POINTER, gradlet_telemetry_init(&queue, write_line, &queue, NULL, 300));
-    EXPECT(OVERLAP, gradlet_telemetry_init(&queue, write_line, &queue, buffer, SIZE_MAX));
-    EXPECT(OVERLAP, gradlet_telemetry_init(&queue, write_line, &queue, (uint8_t *)&queue, 8));
-    EXPECT(OK, gradlet_telemetry_init(&queue, write_line, &queue, NULL, 0));
-    EXPECT(OK, gradlet_telemetry_scalar(&queue, "loss", 1, 0.5f));
-    EXPECT(OK, gradlet_telemetry_init(&queue, write_line, &queue, buffer, 300));
-
-    OBJECT(gradlet_telemetry, &queue, gradlet_telemetry_hello(it, "sender", "clock", 1, NULL));
-    OBJECT(gradlet_telemetry, &queue, gradlet_telemetry_scalar(it, "loss", 1, 0.5f));
-    OBJECT(gradlet_telemetry, &queue, gradlet_telemetry_text(it, "tag", 1, "text"));
-    OBJECT(gradlet_telemetry, &queue, gradlet_telemetry_progress(it, 1, 2, 3));
-    OBJECT(gradlet_telemetry, &queue, gradlet_telemetry_variable(it, "kernel", 1, &session, 0));
-    OBJECT(gradlet_telemetry, &queue, gradlet_telemetry_run(it, &session, MODEL_INFER, 1));
-    OBJECT(gradlet_telemetry, &queue, gradlet_telemetry_poll(it));
-    OBJECT(gradlet_telemetry, &queue, gradlet_telemetry_state(it, &is_empty, &dropped));
-    OBJECT(gradlet_session, &session, gradlet_telemetry_variable(&queue, "kernel", 1, it, 0));
-    OBJECT(gradlet_session, &session, gradlet_telemetry_run(&queue, it, MODEL_INFER, 1));
-    TEXT(gradlet_telemetry_hello(&queue, text, "clock", 1, NULL));
-    TEXT(gradlet_telemetry_hello(&queue, "sender", text, 1, NULL));
-    TEXT(gradlet_telemetry_scalar(&queue, text, 1, 0.5f));
-    TEXT(gradlet_telemetry_text(&queue, text, 1, "text"));
-    TEXT(gradlet_telemetry_text(&queue, "tag", 1, text));
-    TEXT(gradlet_telemetry_variable(&queue, text, 1, &session, 0));
-    EXPECT(MISALIGNED_POINTER, gradlet_telemetry_hello(&queue, "sender", "clock", 1, ODD(gradlet_program, &program)));
-    EXPECT(OK, gradlet_telemetry_hello(&queue, "sender", "clock", 1, &program));
-    EXPECT(NO_SUCH_TENSOR, gradlet_telemetry_variable(&queue, "kernel", 1, &session, 100));
-    EXPECT(UNKNOWN_SIGNATURE, gradlet_telemetry_run(&queue, &session, 2, 1));
-    OUT(bool, &queue, (char *)&queue + 9, gradlet_telemetry_state(&queue, out, &dropped));
-    OUT(uint32_t, &queue, (char *)&queue + 8, gradlet_telemetry_state(&queue, &is_empty, out));
-    EXPECT(OVERLAP, gradlet_telemetry_state(&queue, (bool *)(void *)&dropped, &dropped));
-    static const int32_t answers[] = {-1, INT32_MIN, 301, INT32_MAX};
-    for (size_t index = 0; index < 4; index++) {
-        line_answer = answers[index];
-        EXPECT(IO, gradlet_telemetry_poll(&queue));
-    }
-    line_answer = 0;
-    EXPECT(OK, gradlet_telemetry_poll(&queue));
-    for (uint32_t step = 0; step < 100; step++) {
-        EXPECT(OK, gradlet_telemetry_variable(&queue, "kernel", step, &session, MODEL_VARIABLE_DENSE_KERNEL));
-    }
-    EXPECT(OK, gradlet_telemetry_run(&queue, &session, MODEL_INFER, 1));
-    line_answer = 1;
-    EXPECT(OK, gradlet_telemetry_poll(&queue));
-    EXPECT(OK, gradlet_telemetry_state(&queue, &is_empty, &dropped));
 }

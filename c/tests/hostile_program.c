@@ -42,9 +42,10 @@ static void loads(void)
     }
     EXPECT(OVERLAP, gradlet_program_load(&other, copy, SIZE_MAX, KERNELS, 1));
     EXPECT(OVERLAP, gradlet_program_load((gradlet_program *)(void *)copy, copy, BYTES, KERNELS, 1));
-    memcpy(copy, model_artifact, BYTES);
     EXPECT(OVERLAP, gradlet_program_load((gradlet_program *)(void *)(copy + 1024), copy, BYTES, KERNELS, 1));
-    memcpy(copy, model_artifact, BYTES);
+    HOLDS(memcmp(copy, model_artifact, BYTES) == 0);
+    EXPECT(TRUNCATED, gradlet_program_load(&other, NULL, 0, NULL, 0, 0));
+    EXPECT(TRUNCATED, gradlet_program_load(&other, copy, 0, NULL, 0, 0));
     EXPECT(NULL_POINTER, gradlet_program_load(&other, copy, BYTES, NULL, 1, 1));
     EXPECT(MISALIGNED_POINTER, gradlet_program_load(&other, copy, BYTES, ODD(const gradlet_kernel *const, model_kernels), 1, 1));
     EXPECT(OVERLAP, gradlet_program_load(&other, copy, BYTES, model_kernels, SIZE_MAX, 1));
@@ -61,6 +62,9 @@ static void loads(void)
     EXPECT(UNKNOWN_SIGNATURE, gradlet_program_load(&other, copy, BYTES, KERNELS, 4));
     EXPECT(UNKNOWN_SIGNATURE, gradlet_program_load(&other, copy, BYTES, KERNELS, UINT32_MAX));
     EXPECT(OK, gradlet_program_load(&other, copy, BYTES, NULL, 0, 0));
+    /* A model without signatures and kernels. */
+    EXPECT(OK, gradlet_program_load(&other, empty_artifact, sizeof empty_artifact, empty_kernels, EMPTY_KERNEL_COUNT, EMPTY_SIGNATURES));
+    EXPECT(UNKNOWN_SIGNATURE, gradlet_program_load(&other, empty_artifact, sizeof empty_artifact, NULL, 0, 1));
 
     gradlet_result result = gradlet_program_load(&other, copy, BYTES, NULL, 0, 3);
     EXPECT(MISSING_KERNEL, gradlet_program_load(&other, copy, BYTES, NULL, 0, 3));
@@ -79,6 +83,33 @@ static void loads(void)
     OUT(uint32_t, copy, copy + 64, gradlet_missing_kernel(copy, BYTES, 0, op, sizeof op, out));
 }
 
+/* Ends a load with a program that overlaps the artifact, the list of kernels or the load, at each word. Nothing changes. */
+static void finish_overlapping(uint8_t *artifact)
+{
+    static union {
+        gradlet_loading loading;
+        size_t words[GRADLET_LOADING_WORDS + GRADLET_PROGRAM_WORDS];
+    } both, before;
+    static gradlet_program whole;
+    const gradlet_kernel **kernels = exactly(sizeof model_kernels);
+    memcpy(kernels, model_kernels, sizeof model_kernels);
+    EXPECT(OK, gradlet_loading_init(&both.loading, artifact, BYTES, kernels, MODEL_KERNEL_COUNT));
+    before = both;
+    for (size_t at = 0; at < GRADLET_LOADING_WORDS; at++) {
+        EXPECT(OVERLAP, gradlet_loading_finish(&both.loading, (gradlet_program *)(void *)(both.words + at), 3));
+        HOLDS(memcmp(&both, &before, sizeof both) == 0);
+    }
+    for (size_t at = 0; at < BYTES; at += sizeof(size_t)) {
+        EXPECT(OVERLAP, gradlet_loading_finish(&both.loading, (gradlet_program *)(void *)(artifact + at), 3));
+    }
+    for (size_t index = 0; index < MODEL_KERNEL_COUNT; index++) {
+        EXPECT(OVERLAP, gradlet_loading_finish(&both.loading, (gradlet_program *)(void *)(kernels + index), 3));
+    }
+    HOLDS(memcmp(artifact, model_artifact, BYTES) == 0);
+    HOLDS(memcmp(kernels, model_kernels, sizeof model_kernels) == 0);
+    EXPECT(OK, gradlet_loading_finish(&both.loading, &whole, 3));
+}
+
 static void slices(void)
 {
     static gradlet_program other;
@@ -93,7 +124,7 @@ static void slices(void)
     EXPECT(TRUNCATED, gradlet_loading_init(&loading, copy, BYTES - 1, KERNELS));
     EXPECT(NULL_POINTER, gradlet_loading_init(&loading, copy, BYTES, NULL, 1));
     EXPECT(OVERLAP, gradlet_loading_init((gradlet_loading *)(void *)copy, copy, BYTES, KERNELS));
-    memcpy(copy, model_artifact, BYTES);
+    HOLDS(memcmp(copy, model_artifact, BYTES) == 0);
     EXPECT(NOT_INITIALIZED, gradlet_loading_advance(&loading, 1000, &done));
     EXPECT(NOT_INITIALIZED, gradlet_loading_finish(&loading, &other, 1));
     EXPECT(OK, gradlet_loading_init(&loading, copy, BYTES, KERNELS));
@@ -101,10 +132,7 @@ static void slices(void)
     OBJECT(gradlet_loading, &loading, gradlet_loading_finish(it, &other, 1));
     OUT(bool, copy, &loading, gradlet_loading_advance(&loading, 1000, out));
     EXPECT(NULL_POINTER, gradlet_loading_finish(&loading, NULL, 1));
-    EXPECT(OVERLAP, gradlet_loading_finish(&loading, (gradlet_program *)(void *)copy, 1));
-    memcpy(copy, model_artifact, BYTES);
-    EXPECT(NOT_INITIALIZED, gradlet_loading_finish(&loading, &other, 1));
-    EXPECT(OK, gradlet_loading_init(&loading, copy, BYTES, KERNELS));
+    finish_overlapping(copy);
     EXPECT(UNKNOWN_SIGNATURE, gradlet_loading_finish(&loading, &other, 8));
     EXPECT(OK, gradlet_loading_init(&loading, copy, BYTES, KERNELS));
     while (!done) {
@@ -139,6 +167,46 @@ void programs(void)
     EXPECT(OK, gradlet_program_signature(&program, "train", &signature));
 }
 
+
+/* An arena with the list of kernels in it, in either part. */
+static void around_kernels(void)
+{
+    static gradlet_program listed;
+    static gradlet_session other;
+    const size_t all = MODEL_ARENA_BYTES, scratch = MODEL_SCRATCH_BYTES, bytes = sizeof model_kernels;
+    uint8_t *memory = exactly(all), *kept = exactly(MODEL_KEPT_BYTES);
+    const size_t places[] = {0, 64, scratch, (all - bytes) / 16 * 16};
+    for (size_t index = 0; index < sizeof places / sizeof *places; index++) {
+        const gradlet_kernel *const *kernels = (const gradlet_kernel *const *)(void *)(memory + places[index]);
+        memcpy(memory + places[index], model_kernels, bytes);
+        EXPECT(OK, gradlet_program_load(&listed, model_artifact, BYTES, kernels, MODEL_KERNEL_COUNT, MODEL_SIGNATURES));
+        EXPECT(OVERLAP, gradlet_session_init(&other, &listed, memory, all));
+        EXPECT(OVERLAP, gradlet_session_resume(&other, &listed, memory, all));
+        EXPECT(OVERLAP, gradlet_session_init_in(&other, &listed, memory, all, kept, MODEL_KEPT_BYTES));
+        EXPECT(OVERLAP, gradlet_session_init_in(&other, &listed, kept, MODEL_KEPT_BYTES, memory, all));
+        EXPECT(OVERLAP, gradlet_session_init((gradlet_session *)(void *)(memory + places[index]), &listed, kept, MODEL_KEPT_BYTES));
+        HOLDS(memcmp(memory + places[index], model_kernels, bytes) == 0);
+    }
+}
+
+/* Two models, one after the other, in one buffer and one struct. The session of the first one is over. */
+static void replaced(void)
+{
+    static gradlet_program changing;
+    static gradlet_session first;
+    const size_t length = sizeof other_artifact > BYTES ? sizeof other_artifact : BYTES;
+    uint8_t *buffer = exactly(length), *memory = exactly(MODEL_ARENA_BYTES);
+    memcpy(buffer, model_artifact, BYTES);
+    EXPECT(OK, gradlet_program_load(&changing, buffer, length, KERNELS, 1));
+    EXPECT(OK, gradlet_session_init(&first, &changing, memory, MODEL_ARENA_BYTES));
+    EXPECT(OK, gradlet_session_run(&first, 0));
+    memcpy(buffer, other_artifact, sizeof other_artifact);
+    EXPECT(OK, gradlet_program_load(&changing, buffer, length, other_kernels, OTHER_KERNEL_COUNT, 1));
+    EXPECT(NOT_INITIALIZED, gradlet_session_run(&first, 0));
+    memcpy(buffer, model_artifact, BYTES);
+    EXPECT(OK, gradlet_program_load(&changing, buffer, length, KERNELS, 1));
+    EXPECT(OK, gradlet_session_run(&first, 0));
+}
 
 static void begins(void)
 {
@@ -221,6 +289,8 @@ void sessions(void)
     bool done;
     EXPECT(NOT_INITIALIZED, gradlet_session_run(&session, MODEL_TRAIN));
     begins();
+    around_kernels();
+    replaced();
     EXPECT(OK, gradlet_session_init(&session, &program, arena, MODEL_ARENA_BYTES));
     OBJECT(gradlet_session, &session, gradlet_session_run(it, MODEL_INFER));
     OBJECT(gradlet_session, &session, gradlet_session_run_printing(it, MODEL_INFER, print, &printed));

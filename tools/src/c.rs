@@ -2,6 +2,7 @@
 
 use crate::{bits, models};
 use anyhow::{Context, Result, bail, ensure};
+use gradlet::Artifact;
 use gradlet::artifact::c_source;
 use gradlet_tools::elf::Elf;
 use gradlet_tools::firmware::{self, Firmware};
@@ -41,12 +42,16 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
     }
 }
 
-/// Exports the MLP of the firmware `mlp`, also as C, and returns its folder.
+/// Exports the MLP of the firmware `mlp`, also as C, and as C another model and one without kernels. Returns their folder.
 fn export() -> Result<PathBuf> {
     let folder = models::export("mlp")?;
-    let files = c_source::files(&fs::read(folder.join("model.grdl"))?, "model", "cargo xtask")?;
-    fs::write(folder.join("model.c"), files.source)?;
-    fs::write(folder.join("model.h"), files.header)?;
+    let other = models::of("mlp:8-4-2", &["infer"])?;
+    let empty = Artifact::new().to_bytes()?.to_vec();
+    for (name, artifact) in [("model", fs::read(folder.join("model.grdl"))?), ("other", other), ("empty", empty)] {
+        let files = c_source::files(&artifact, name, "cargo xtask")?;
+        fs::write(folder.join(format!("{name}.c")), files.source)?;
+        fs::write(folder.join(format!("{name}.h")), files.header)?;
+    }
     Ok(folder)
 }
 
@@ -105,12 +110,25 @@ fn hostile(folder: &Path, library: &Path) -> Result<()> {
     let program = folder.join("c/hostile");
     fs::create_dir_all(folder.join("c"))?;
     let mut gcc = Command::new("gcc");
-    gcc.args(["-std=c11", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]);
+    gcc.args([
+        "-std=c11",
+        "-pedantic-errors",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=undefined",
+    ]);
     for include in [&c.join("include"), folder] {
         gcc.arg("-I").arg(include);
     }
-    gcc.args(["hostile.c", "hostile_program.c", "hostile_tensors.c", "hostile_checkpoint.c"].map(|file| c.join("tests").join(file)));
-    gcc.arg(folder.join("model.c")).arg(library.join("libgradlet_c.a")).args(["-lm", "-lpthread", "-ldl", "-o"]).arg(&program);
+    let parts = ["", "_program", "_tensors", "_checkpoint", "_telemetry"];
+    gcc.args(parts.map(|part| c.join(format!("tests/hostile{part}.c"))));
+    gcc.args(["model.c", "other.c", "empty.c"].map(|file| folder.join(file)))
+        .arg(library.join("libgradlet_c.a"))
+        .args(["-lm", "-lpthread", "-ldl", "-o"])
+        .arg(&program);
     shell::run(&mut gcc)?;
     let output = Command::new(&program).output().with_context(|| format!("cannot start {}", program.display()))?;
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

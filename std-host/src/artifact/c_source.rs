@@ -42,21 +42,26 @@ pub fn files(artifact: &[u8], name: &str, made_by: &str) -> Result<Files> {
     let prefix = &header.prefix;
     let open = "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     let close = "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n";
+    // C has no array without elements.
+    let (length, mut listed) = match kernels.is_empty() {
+        true => ("1".to_string(), "    0,\n".to_string()),
+        false => (format!("{prefix}_KERNEL_COUNT"), String::new()),
+    };
     let arrays = [
         ("The artifact.", format!("uint8_t {name}_artifact[{prefix}_ARTIFACT_BYTES]")),
         (
             "The kernels that the artifact needs. They have its order, so the loader finds each immediately.",
-            format!("gradlet_kernel *const {name}_kernels[{prefix}_KERNEL_COUNT]"),
+            format!("gradlet_kernel *const {name}_kernels[{length}]"),
         ),
     ];
     let declared: String = arrays.iter().map(|(doc, array)| format!("\n/** {doc} */\nextern const {array};\n")).collect();
     let header = header.text + open + &declared + close;
 
-    let mut source = format!("{first}#include \"{file}.h\"\n\n");
+    let mut source = format!("{first}/* This file needs C11. */\n#include \"{file}.h\"\n\n");
     kernels.iter().for_each(|kernel| source += &format!("extern const gradlet_kernel {kernel};\n"));
     let [bytes, pointers] = arrays.map(|(_, array)| array);
     source += &format!("\n_Alignas(GRADLET_ALIGNMENT) const {bytes} = {{\n{}}};\n", hex(artifact));
-    let listed: String = kernels.iter().map(|kernel| format!("    &{kernel},\n")).collect();
+    kernels.iter().for_each(|kernel| listed += &format!("    &{kernel},\n"));
     source += &format!("\nconst {pointers} = {{\n{listed}}};\n");
     Ok(Files { header, source })
 }
