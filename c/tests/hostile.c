@@ -35,6 +35,10 @@ void expect(int line, const char *text, uint32_t code, gradlet_result result)
     if (code == ANY ? result.code == GRADLET_CODE_OK : result.code != code) {
         wrong++;
         fprintf(stderr, "line %d: code %u (%s) instead of %u: %s\n", line, result.code, explained, code, text);
+        if (wrong == 1000) {
+            /* A loop may wait for a call that always fails. */
+            exit(1);
+        }
     }
     count(text, result.code != GRADLET_CODE_OK);
 }
@@ -115,6 +119,7 @@ static void texts(void)
     char small[4] = "xxx";
     HOLDS(gradlet_text(result, small, 3) == length && strcmp(small, "th") == 0);
     /* A size that no memory has. */
+    memset(text, 0, sizeof text);
     HOLDS(gradlet_text(result, text, SIZE_MAX) == length && strlen(text) == length);
     /* Every code and every number has a text. */
     for (uint32_t code = 0; code < 300; code++) {
