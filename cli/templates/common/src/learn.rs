@@ -61,7 +61,9 @@ async fn train<F: NorFlash, W: Write>(
     let mut session = Session::new(&program, &mut ARENA.take().0)?;
     let mut slots = Slots::new(flash, slots, 2)?;
     let restored = slots.restore(&mut session)?;
-    let mut saves = restored.unwrap_or(0);
+    // A save takes the number after the highest one in any slot, also in those of another model.
+    let numbers = slots.list().flatten().map(|slot| slot.sequence);
+    let mut saves = numbers.max().unwrap_or(0);
 
     for _ in 0..rounds {
         telemetry.hello(board, "seconds", 1, Some(program.identity()));

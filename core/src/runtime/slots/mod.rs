@@ -120,8 +120,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         &mut self.area.flash
     }
 
-    /// Writes a checkpoint of the session into another slot than this artifact's newest complete one. Returns its sequence number: 1 for
-    /// the first checkpoint, then one more each time.
+    /// Writes a checkpoint of the session into another slot than this artifact's newest complete one. Returns its sequence number: 1 in
+    /// empty slots, else one more than the highest in any slot.
     ///
     /// The slots are used in turn. A checkpoint of another artifact is erased only if every other slot holds one too, or the newest one of
     /// this artifact; the one with the lowest sequence number is erased first.
