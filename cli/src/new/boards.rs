@@ -71,9 +71,16 @@ pub static BOARDS: [Board; 6] = [
         "pico2-riscv" / "build.rs", "pico2-riscv" / "memory.x", "pico2-riscv" / "src/flash.rs", "common" / "src/slots.rs"),
 ];
 
+impl Board {
+    /// Returns the line of the board in the help.
+    fn help(&self) -> String {
+        format!("{}; {} KiB of flash for model and code, {} KiB of RAM", self.about, self.flash >> 10, self.ram >> 10)
+    }
+}
+
 /// Returns the parser of the option with a board's name.
 pub fn parser() -> PossibleValuesParser {
-    BOARDS.iter().map(|board| PossibleValue::new(board.name).help(board.about)).collect::<Vec<_>>().into()
+    BOARDS.iter().map(|board| PossibleValue::new(board.name).help(board.help())).collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ pub struct New {
     /// The signature that trains the model
     #[arg(long, value_name = "NAME", default_value = "train")]
     signature: String,
-    /// Folder of the crate gradlet-core [default: the one in the checkout that this command was built from, else a registry's]
+    /// Folder of the crate gradlet-core [default: the one in the checkout that this command was built from. If that checkout is gone, the
+    /// project names this version of the crate on crates.io, and cannot be built before that version is published]
     #[arg(long, value_name = "DIR")]
     core: Option<PathBuf>,
     /// Folder for the project. It is created if it does not exist, and must be empty
@@ -87,9 +88,8 @@ impl New {
 
     fn summary(&self, board: &Board, model: &Model) -> String {
         format!(
-            "{}: a project for {}\n  {:>9} B of {} B of flash for the model\n  {:>9} B of {} B of RAM for the arena\n  \
-             {:>9} B of {} B of a slot for a checkpoint\nNext: `cargo run --release` in it. README.md has the steps; src/sample.rs has \
-             the data\n",
+            "{}: a project for {}\n  model {:>14} B of {} B of flash for model and code\n  arena {:>14} B of {} B of RAM\n  \
+             checkpoint {:>9} B of {} B of a slot\nNext: follow README.md in it. src/sample.rs has the data\n",
             self.folder.display(),
             board.name,
             model.flash,
@@ -133,9 +133,11 @@ impl Model {
         let training: Vec<&str> =
             description.signatures.iter().map(|info| info.name.as_str()).filter(|name| trains(&description, name)).collect();
         let Some(info) = description.signatures.iter().find(|info| info.name == signature && training.contains(&signature)) else {
-            match training.is_empty() {
-                true => bail!("no signature trains a variable: export the training step, as `gradlet export` does"),
-                false => bail!("no signature {signature:?} trains a variable: choose one with --signature: {}", training.join(", ")),
+            ensure!(!training.is_empty(), "no signature trains a variable: export the training step, as `gradlet export` does");
+            let names = training.join(", ");
+            match description.signatures.iter().any(|info| info.name == signature) {
+                true => bail!("the signature {signature:?} trains no variable: choose one with --signature: {names}"),
+                false => bail!("there is no signature {signature:?}: choose one with --signature: {names}"),
             }
         };
         let aligned = AlignedBytes::from(bytes);
@@ -150,16 +152,27 @@ impl Model {
         Ok(Model { signature: info.clone(), flash: description.length, checkpoint })
     }
 
-    /// Fails if the flash or the RAM of `board` is too small.
+    /// Fails if the flash, the RAM or a slot of `board` is too small. The error names the boards that fit.
     fn fits(&self, board: &Board) -> Result<()> {
-        let needs = |what: &str, bytes: u32, of: &str, rest: u32, for_what: &str, has: u32| {
-            let all = u64::from(bytes) + u64::from(rest);
-            ensure!(all <= has.into(), "{what} takes {bytes} bytes of {of}, and up to {rest} for {for_what}, but the board has {has}");
-            Ok(())
-        };
-        needs("the model", self.flash, "flash", CODE, "the code", board.flash)?;
-        needs("the arena", self.signature.arena_bytes, "RAM", STACK, "stack and statics", board.ram)?;
-        needs("a checkpoint", self.checkpoint, "a slot", RECORD, "its record", board.slot)
+        let lacks = self.lacks(board);
+        if lacks.is_empty() {
+            return Ok(());
+        }
+        let fitting: Vec<&str> = BOARDS.iter().filter(|board| self.lacks(board).is_empty()).map(|board| board.name).collect();
+        let boards = if fitting.is_empty() { "no board of `gradlet new`".into() } else { fitting.join(", ") };
+        bail!("{}. It fits on: {boards}. gradlet's boards/README.md has ways to make a training step smaller", lacks.join(", and "))
+    }
+
+    /// Returns a text for each memory of `board` that is too small.
+    fn lacks(&self, board: &Board) -> Vec<String> {
+        let needs = [
+            ("model and code together take", self.flash, CODE, "flash, and the board has", board.flash),
+            ("arena, stack and statics together take", self.signature.arena_bytes, STACK, "RAM, and the board has", board.ram),
+            ("a checkpoint and its record together take", self.checkpoint, RECORD, "a slot, and it has", board.slot),
+        ];
+        let all = needs.map(|(what, bytes, rest, of, has)| (what, u64::from(bytes) + u64::from(rest), of, u64::from(has)));
+        let small = all.iter().filter(|(_, bytes, _, has)| bytes > has);
+        small.map(|(what, bytes, of, has)| format!("{what} up to {bytes} bytes of {of} {has}")).collect()
     }
 }
 

@@ -36,7 +36,7 @@ fn files(folder: &Path) -> Vec<String> {
 fn a_project_has_all_its_files() {
     let folder = with_model("mlp:8-4", "infer,train");
     let printed = succeeds("new", &folder, &project("mps2-an386", "My Firmware"));
-    assert!(printed.contains("of RAM for the arena") && printed.contains("cargo run --release"), "{printed}");
+    assert!(printed.contains("of 4194304 B of RAM\n") && printed.contains("Next: follow README.md"), "{printed}");
     let path = folder.path().join("My Firmware");
     let names = [".cargo/config.toml", ".gitignore", "Cargo.lock", "Cargo.toml", "README.md", "build.rs", "memory.x", "model.grdl"];
     let sources = ["src/board.rs", "src/learn.rs", "src/main.rs", "src/model.rs", "src/sample.rs"];
@@ -95,9 +95,9 @@ fn unusable_models_are_refused() {
     refused("mps2-an386", "no signature trains a variable: export the training step");
     let export = |spec: &str| succeeds("export", &folder, &[spec, "--signatures", "train_head", "--output", "model.grdl"]);
     export("cnn");
-    refused("mps2-an386", "no signature \"train\" trains a variable: choose one with --signature: train_head");
+    refused("mps2-an386", "there is no signature \"train\": choose one with --signature: train_head");
     succeeds("export", &folder, &["cnn", "--batch", "8", "--signatures", "train", "--output", "model.grdl"]);
-    refused("nucleo-f446re", "bytes of RAM, and up to 12288 for stack and statics, but the board has 131072");
+    refused("nucleo-f446re", "bytes of RAM, and the board has 131072. It fits on: esp32c3, mps2-an386, pico2, pico2-riscv. ");
     fs::write(folder.path().join("model.grdl"), "a text that is longer than the header of an artifact, but has another magic number")
         .unwrap();
     refused("mps2-an386", "not a gradlet artifact");
@@ -111,4 +111,11 @@ fn another_folder_is_no_core() {
     let arguments = ["--board", "mps2-an386", "--model", "model.grdl", "--core", env!("CARGO_MANIFEST_DIR"), "firmware"];
     let (_, stderr) = fails("new", &folder, &arguments);
     assert!(stderr.contains("is not the manifest of gradlet-core"), "{stderr}");
+}
+
+#[test]
+fn a_signature_that_does_not_train_is_refused() {
+    let folder = with_model("mlp:8-4", "infer,train");
+    let (_, stderr) = fails("new", &folder, &[&["--signature", "infer"], &project("mps2-an386", "firmware")[..]].concat());
+    assert!(stderr.contains("the signature \"infer\" trains no variable: choose one with --signature: train"), "{stderr}");
 }
