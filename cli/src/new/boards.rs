@@ -85,7 +85,7 @@ pub fn parser() -> PossibleValuesParser {
 
 #[cfg(test)]
 mod tests {
-    use super::BOARDS;
+    use super::{BOARDS, CODE, STACK};
 
     /// Returns the length of a region in a linker's memory map, in bytes.
     fn length(map: &str, region: &str) -> Option<u32> {
@@ -108,5 +108,16 @@ mod tests {
             maps += 1;
         }
         assert_eq!(maps, 5);
+    }
+
+    #[test]
+    fn the_page_shows_what_fits_on_each_board() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../boards/README.md")).unwrap();
+        for board in BOARDS.iter().filter(|board| board.name != "mps2-an386") {
+            let name = format!("| `{}` | ", board.name);
+            let row = page.lines().find_map(|line| line.strip_prefix(&*name)).unwrap_or_else(|| panic!("no row of {}", board.name));
+            let figures: Vec<u32> = row.split(" | ").take(3).map(|figure| figure.replace(',', "").parse().unwrap()).collect();
+            assert_eq!(figures, [board.flash - CODE, board.ram - STACK, board.slot].map(|bytes| bytes >> 10), "{}", board.name);
+        }
     }
 }
