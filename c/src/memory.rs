@@ -126,7 +126,7 @@ pub(crate) unsafe fn text<'a>(argument: u32, pointer: *const c_char, others: &[R
             return Err(wrong);
         }
     }
-    let region = Region { argument, start: pointer.cast_mut().cast(), end: pointer.addr() + length + 1 };
+    let region = Region { argument, start: pointer.cast_mut().cast(), end: pointer.addr().saturating_add(length + 1) };
     others.iter().try_for_each(|other| region.apart(other))?;
     // SAFETY: these bytes exist.
     str::from_utf8(unsafe { slice::from_raw_parts(pointer.cast(), length) }).map_err(|_| wrong)

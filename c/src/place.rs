@@ -69,7 +69,7 @@ pub(crate) unsafe fn begin<P: Place>(argument: u32, place: *mut P) -> Checked<Re
 ///
 /// # Safety
 ///
-/// `place` has passed [`begin`], and no argument overlaps it.
+/// The pointer has passed [`begin`] or [`check`], and no argument overlaps the struct.
 #[inline(always)]
 pub(crate) unsafe fn clear<P: Place>(place: *mut P) {
     // SAFETY: the pointer is not null, and is aligned.
