@@ -66,7 +66,7 @@ pub static BOARDS: [Board; 6] = [
     board!("nucleo-f446re", "ST's Nucleo-F446RE, with a Cortex-M4F", flash: 256 << 10, ram: 128 << 10, slot: 128 << 10,
         "common" / "build.rs", "nucleo-f446re" / "memory.x", "common" / "src/slots.rs"),
     board!("pico2", "Raspberry Pi Pico 2, on a Cortex-M33", flash: 3 << 20, ram: 512 << 10, slot: 512 << 10,
-        "common" / "build.rs", "pico2" / "memory.x", "common" / "src/slots.rs"),
+        "common" / "build.rs", "pico2" / "memory.x", "common" / "src/slots.rs", "common" / "src/wait.rs"),
     board!("pico2-riscv", "Raspberry Pi Pico 2, on a RISC-V core", flash: 3 << 20, ram: 512 << 10, slot: 512 << 10,
         "pico2-riscv" / "build.rs", "pico2-riscv" / "memory.x", "pico2-riscv" / "src/flash.rs", "common" / "src/slots.rs"),
 ];
