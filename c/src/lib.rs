@@ -6,8 +6,8 @@
 //! # Safety
 //!
 //! These are the promises of the caller of any function of C. Every pointer is null, or points to what its type and the argument after it
-//! say, which exists until the call returns. What an initialised struct uses exists as long as the struct is used. Structs, arenas and queues
-//! share no memory. No other thread uses a struct, or memory of an argument, meanwhile; but threads may share a program.
+//! say, which exists until the call returns. What an initialised struct uses exists as long as the struct is used. Structs, arenas and
+//! queues share no memory. No other thread uses a struct, or memory of an argument, meanwhile; but threads may share a program.
 //!
 //! A struct is zero before it is initialised for the first time after a reset: otherwise it may hold the mark of a call that a reset has
 //! ended. Callbacks return. They do not load a program that the call around them uses: a count of its users would need atomic operations,

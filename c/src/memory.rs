@@ -62,7 +62,8 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// The memory was checked for the alignment of `T`. It consists of values of type `T`, and nothing changes them while the slice is used.
+    /// The memory was checked for the alignment of `T`. It consists of values of type `T`, and nothing changes them while the slice is
+    /// used.
     pub(crate) unsafe fn slice<'a, T>(self) -> &'a [T] {
         // SAFETY: the promises of the caller; if there are no bytes, the pointer is aligned and not null.
         unsafe { slice::from_raw_parts(self.pointer().cast(), (self.end - self.start.addr()) / size_of::<T>()) }

@@ -189,8 +189,8 @@ fn print_cycles(toolchain: &Toolchain) -> Result<()> {
     let folder = models::export("mlp")?;
     match cycles::of_step(&firmware::build(toolchain, "mlp", Some(&folder))?, &folder)? {
         Ok(Step { instructions, cycles }) => println!(
-            "\nFor information: by Arm's table, the {instructions} instructions of a training step of `mlp` take about {cycles} cycles of a Cortex-M4 \
-             without wait states."
+            "\nFor information: by Arm's table, the {instructions} instructions of a training step of `mlp`, with its inputs, take about \
+             {cycles} cycles of a Cortex-M4 without wait states."
         ),
         Err(why) => println!("\nNo estimate of cycles: {why}."),
     }

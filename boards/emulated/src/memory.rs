@@ -47,6 +47,7 @@ pub fn paint_stack() {
 }
 
 /// Returns the largest stack use since [`paint_stack`], in bytes.
+#[inline(never)]
 pub fn stack_high_water() -> u32 {
     let top = (&raw const _stack_start) as usize;
     let mut word = &raw const __sheap;
