@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use gradlet::device::AlignedBytes;
 use gradlet::runtime::telemetry::{Decoder, Frame};
 use gradlet::{Program, Session, ops};
-use gradlet_tools::firmware::{self, Firmware};
+use gradlet_tools::firmware::{self, Firmware, Project};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,18 +29,18 @@ pub fn check() -> Result<()> {
     let folder = models::write("projects", &artifact)?;
     let (mut built, mut skipped) = (0, 0);
     for board in board_names()? {
-        let project = Project::new(&board, &folder).with_context(|| format!("the project for {board}"))?;
-        let Some(toolchain) = Toolchain::with_target(&project.project.triple) else {
+        let made = Made::new(&board, &folder).with_context(|| format!("the project for {board}"))?;
+        let Some(toolchain) = Toolchain::with_target(&made.project.triple) else {
             skipped += 1;
-            println!("{board:<14} skipped: there is no Rust for {0}: run `rustup target add {0}`", project.project.triple);
+            println!("{board:<14} skipped: there is no Rust for {0}: run `rustup target add {0}`", made.project.triple);
             continue;
         };
         let before = cpu_seconds();
-        let elf = project.build(&toolchain).with_context(|| format!("the project for {board}"))?;
+        let elf = made.build(&toolchain).with_context(|| format!("the project for {board}"))?;
         built += 1;
         println!("{board:<14} builds, in {:.0} CPU seconds", cpu_seconds() - before);
         if board == M4F.board {
-            same_losses(elf, &project.folder, &artifact)?;
+            same_losses(elf, &made.folder, &artifact)?;
         }
     }
     println!("{built} projects built, {skipped} skipped");
@@ -57,16 +57,16 @@ fn board_names() -> Result<Vec<String>> {
 }
 
 /// The project of a board.
-struct Project {
+struct Made {
     /// Name of the project. A dependency can have the board's name.
     name: String,
     folder: PathBuf,
-    project: firmware::Project,
+    project: Project,
 }
 
-impl Project {
+impl Made {
     /// Makes the project with the model in `models`, by the command `gradlet new`. Checks that `cargo fmt` would not change it.
-    fn new(board: &str, models: &Path) -> Result<Project> {
+    fn new(board: &str, models: &Path) -> Result<Made> {
         let name = format!("{board}-firmware");
         let folder = models::empty(&boards::folder("projects")?.join(&name))?;
         let gradlet = std::env::current_exe()?.with_file_name(format!("gradlet{}", std::env::consts::EXE_SUFFIX));
@@ -77,8 +77,8 @@ impl Project {
             let source = source?.path();
             ensure!(formatted(&source)? == fs::read_to_string(&source)?, "`cargo fmt` would change {}", source.display());
         }
-        let project = firmware::Project::open(&folder)?;
-        Ok(Project { name, folder, project })
+        let project = Project::open(&folder)?;
+        Ok(Made { name, folder, project })
     }
 
     /// Builds the project with its committed versions. Returns the path of the firmware. The folder of the builds is kept, and the boards

@@ -179,17 +179,8 @@ fn operand_type(program: &Program<'_>, block: &BlockRecord, operand: u16) -> Opt
     (space != Region::SCRATCH || within(start, record.bytes, block.scratch as usize)).then(|| (*program.tensor_type(record), place))
 }
 
-type Operands = (Vec<TensorType, MAX_INPUTS>, Vec<Region, MAX_INPUTS>);
-
-fn operands(program: &Program<'_>, block: &BlockRecord, numbers: &[u16]) -> Result<Operands, Rule> {
-    let (mut types, mut places) = (Vec::new(), Vec::new());
-    for &operand in numbers {
-        let (tensor_type, place) = operand_type(program, block, operand).ok_or(Rule::Bounds)?;
-        types.push(tensor_type).map_err(|_| Rule::Operands)?;
-        places.push(place).map_err(|_| Rule::Operands)?;
-    }
-    Ok((types, places))
-}
+/// Largest number of operands of an instruction.
+const OPERANDS: usize = MAX_INPUTS + MAX_OUTPUTS;
 
 #[inline(never)]
 fn check_instruction(
@@ -206,16 +197,24 @@ fn check_instruction(
     if !in_tables || outputs as usize > MAX_OUTPUTS {
         return Err(Rule::Operands);
     }
-    let (input_types, input_places) = operands(program, block, program::part(program.operands, instruction.operands, inputs))?;
-    let outputs = program::part(program.operands, instruction.operands + inputs, outputs);
-    let (output_types, output_places) = operands(program, block, outputs)?;
+    let (mut types, mut places) = (Vec::<_, OPERANDS>::new(), Vec::<_, OPERANDS>::new());
+    for &operand in program::part(program.operands, instruction.operands, inputs + outputs) {
+        let (tensor_type, place) = operand_type(program, block, operand).ok_or(Rule::Bounds)?;
+        if types.len() == MAX_INPUTS && inputs as usize > MAX_INPUTS {
+            return Err(Rule::Operands);
+        }
+        types.push(tensor_type).map_err(|_| Rule::Operands)?;
+        places.push(place).map_err(|_| Rule::Operands)?;
+    }
+    let (input_types, output_types) = types.split_at_checked(inputs as usize).ok_or(Rule::Operands)?;
+    let (input_places, output_places) = places.split_at_checked(inputs as usize).ok_or(Rule::Operands)?;
     let attributes = program::part(program.attributes, instruction.attributes, instruction.attribute_words);
-    verify::types(kernel.def, attributes, &input_types, &output_types)?;
+    verify::types(kernel.def, attributes, input_types, output_types)?;
     // The kernel's element type is that of the first input, else of the first output. An instruction without operands uses u8.
     if input_types.first().or(output_types.first()).map_or(DType::U8, |first| first.dtype) != kernel.dtype {
         return Err(Rule::Kernel);
     }
-    verify::regions(kernel.def, &input_places, &output_places)?;
+    verify::regions(kernel.def, input_places, output_places)?;
     let assigns = |place: &Region| {
         let variable = program.variables.get(place.space.wrapping_sub(Region::variable(0)) as usize);
         variable.is_none_or(|record| record.assigned_by & signature != 0)
