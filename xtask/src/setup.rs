@@ -144,54 +144,47 @@ fn install(target: bool, qemu: bool) -> Result<()> {
     }
 }
 
-/// Returns the toolchain for `target`. If the QEMU that runs its firmwares is missing, installs it with apt-get. The inner error is the
-/// reason why there is no toolchain.
+/// Returns the toolchain for `target`. Installs the QEMU that runs its firmwares, if it is missing. The inner error is the reason why there
+/// is no toolchain.
 pub fn ensure_target(target: &Target) -> Result<Result<Toolchain, String>> {
-    let missing = || answer(target.qemu(), &["--version"]).is_none();
-    if missing() && answer("apt-get", &["--version"]).is_some() {
-        println!("{} is not installed. It will be installed:\n  {RISCV_QEMU} (apt)", target.qemu());
-        confirm()?;
-        install_packages(&[RISCV_QEMU])?;
-    }
-    if missing() {
-        return Ok(Err(format!("{} is missing, and it cannot be installed without apt-get", target.qemu())));
-    }
-    Ok(Toolchain::with_target(target.triple).ok_or_else(|| format!("there is no Rust for {0}: run `rustup target add {0}`", target.triple)))
+    let qemu = ensure_programs("The firmwares need", &[target.qemu()], &[RISCV_QEMU])?;
+    Ok(qemu.and_then(|()| toolchain_for(target.triple)))
 }
 
-/// Installs a C compiler for the Cortex-M4F and `make` with apt-get, if they are missing. The inner error is the reason why they are still
-/// missing.
+/// Installs a C compiler for the Cortex-M4F and `make`, if they are missing. The inner error is the reason why they are still missing.
 pub fn ensure_arm_gcc() -> Result<Result<(), String>> {
-    let missing = || ARM_GCC_PROGRAMS.into_iter().find(|program| answer(program, &["--version"]).is_none());
-    if let Some(program) = missing() {
-        if answer("apt-get", &["--version"]).is_none() {
-            return Ok(Err(format!("{program} is missing, and it cannot be installed without apt-get")));
-        }
-        println!("The firmware in C needs tools that are not installed. These will be installed:");
-        ARM_GCC_PACKAGES.iter().for_each(|package| println!("  {package} (apt)"));
-        confirm()?;
-        install_packages(&ARM_GCC_PACKAGES)?;
-    }
-    Ok(missing().map_or(Ok(()), |program| Err(format!("there is still no {program}"))))
+    ensure_programs("The firmware in C needs", &ARM_GCC_PROGRAMS, &ARM_GCC_PACKAGES)
 }
 
-/// Returns a toolchain for a Jetson's CPU. If the linker or the emulator for its programs is missing, installs it with apt-get. The inner
-/// error is the reason why there is no toolchain.
+/// Returns a toolchain for a Jetson's CPU. Installs the linker and the emulator for its programs, if one of them is missing. The inner error
+/// is the reason why there is no toolchain.
 pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
         return Ok(Err("a Jetson's programs run only on x86-64 Linux".into()));
     }
-    let missing = || [JETSON_QEMU, JETSON_LINKER].into_iter().find(|program| answer(program, &["--version"]).is_none());
+    let programs = ensure_programs("The programs of a Jetson need", &[JETSON_QEMU, JETSON_LINKER], &JETSON_PACKAGES)?;
+    Ok(programs.and_then(|()| toolchain_for(JETSON)))
+}
+
+/// Returns the toolchain for `target`, or the reason why there is none.
+fn toolchain_for(target: &str) -> Result<Toolchain, String> {
+    Toolchain::with_target(target).ok_or_else(|| format!("there is no Rust for {target}: run `rustup target add {target}`"))
+}
+
+/// Installs `packages` with apt-get if one of `programs` is missing, after the words `why`. The inner error names the program that is still
+/// missing.
+fn ensure_programs(why: &str, programs: &[&str], packages: &[&str]) -> Result<Result<(), String>> {
+    let missing = || programs.iter().find(|program| answer(program, &["--version"]).is_none());
     if let Some(program) = missing() {
         if answer("apt-get", &["--version"]).is_none() {
             return Ok(Err(format!("{program} is missing, and it cannot be installed without apt-get")));
         }
-        println!("The programs of a Jetson need tools that are not installed. These will be installed:");
-        JETSON_PACKAGES.iter().for_each(|package| println!("  {package} (apt)"));
+        println!("{why} tools that are not installed. These will be installed:");
+        packages.iter().for_each(|package| println!("  {package} (apt)"));
         confirm()?;
-        install_packages(&JETSON_PACKAGES)?;
+        install_packages(packages)?;
     }
-    Ok(Toolchain::with_target(JETSON).ok_or_else(|| format!("there is no Rust for {JETSON}: run `rustup target add {JETSON}`")))
+    Ok(missing().map_or(Ok(()), |program| Err(format!("there is still no {program}"))))
 }
 
 /// Returns the folder of the programs that [`jetson_cargo`] builds.

@@ -3,6 +3,7 @@
 
 use crate::Failure;
 use crate::flash::{self, Flash};
+use core::cmp::Reverse;
 use embedded_storage::nor_flash::NorFlash;
 
 /// Bytes of a bank: blocks for the model, and a block for the record.
@@ -33,9 +34,11 @@ impl Banks {
         Banks { flash }
     }
 
-    /// Returns the newest model, or `None` if none has arrived yet.
-    pub fn newest(&self) -> Option<Stored> {
-        [0, 1].into_iter().filter_map(stored).max_by_key(|stored| stored.sequence)
+    /// Returns the models that have arrived, the newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = Stored> {
+        let mut models = [stored(0), stored(1)];
+        models.sort_unstable_by_key(|model| Reverse(model.as_ref().map(|stored| stored.sequence)));
+        models.into_iter().flatten()
     }
 
     /// Writes a model of `length` bytes to the bank that `running` is not in. Calls `next` for its bytes, in pieces. Then `verify` looks at

@@ -35,9 +35,9 @@ fn firmware() -> Result<(), Failure> {
     let mut log = if restarts == 0 { File::create(log)? } else { File::append(log)? };
 
     let mut banks = Banks::new(Flash::default());
-    let running = banks.newest();
-    // A model in a bank was verified before its record was written.
-    let program = load(running.as_ref().map_or(&MODEL.0, |stored| stored.model))?;
+    // A model was verified before its record was written. But another firmware may have taken it, with other kernels or more memory.
+    let newest = banks.newest_first().find_map(|stored| Some((load(stored.model).ok()?, Some(stored))));
+    let (program, running) = newest.map_or_else(|| Ok((load(&MODEL.0)?, None)), Ok::<_, Failure>)?;
     let train = program.signature("train")?;
     let arena = ARENA.take().ok_or(Failure::Check("arena"))?;
     let mut session = Session::new(&program, arena.bytes)?;

@@ -57,10 +57,15 @@ pub(in crate::ops) struct Lines {
 pub(in crate::ops) const FLOAT_UNIT: bool =
     cfg!(not(any(all(target_arch = "arm", target_abi = "eabi"), all(target_arch = "riscv32", not(target_feature = "f")))));
 
+/// True if blocks save time for elements of type `T`.
+const fn in_blocks<T: Number>() -> bool {
+    FLOAT_UNIT || !T::DTYPE.is_float()
+}
+
 /// Returns `out` in blocks of `N` elements and the rest, which is all of it if blocks would not save time.
 #[inline(always)]
 fn blocks<T: Number, const N: usize>(out: &mut [T]) -> (&mut [[T; N]], &mut [T]) {
-    if FLOAT_UNIT || !T::DTYPE.is_float() { out.as_chunks_mut() } else { (&mut [], out) }
+    if in_blocks::<T>() { out.as_chunks_mut() } else { (&mut [], out) }
 }
 
 /// Keeps the compiler from unrolling the surrounding loop, which would cost flash without any gain. Emits no code.
@@ -301,7 +306,7 @@ macro_rules! outer_block {
 #[inline(always)]
 pub(in crate::ops) fn outer<T: Number>(out: &mut [T], x: &[T], y: &[T], mut f: impl FnMut(T, T, T) -> T) {
     let (mut column, width) = (0, y.len());
-    let (eights, rest) = if FLOAT_UNIT || !T::DTYPE.is_float() { y.as_chunks() } else { (&[][..], y) };
+    let (eights, rest) = if in_blocks::<T>() { y.as_chunks() } else { (&[][..], y) };
     for &[a, b, c, d, e, g, h, i] in eights {
         outer_block!(out, x, width, column, f; 8: a p, b q, c r, d s, e t, g u, h v, i w);
     }
