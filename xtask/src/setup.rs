@@ -156,8 +156,8 @@ pub fn ensure_arm_gcc() -> Result<Result<(), String>> {
     ensure_programs("The firmware in C needs", &ARM_GCC_PROGRAMS, &ARM_GCC_PACKAGES)
 }
 
-/// Returns a toolchain for a Jetson's CPU. Installs the linker and the emulator for its programs, if one of them is missing. The inner error
-/// is the reason why there is no toolchain.
+/// Returns a toolchain for a Jetson's CPU. Installs the linker and the emulator for its programs, if one of them is missing. The inner
+/// error is the reason why there is no toolchain.
 pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
         return Ok(Err("a Jetson's programs run only on x86-64 Linux".into()));
