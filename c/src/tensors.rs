@@ -32,6 +32,8 @@ pub enum Dtype {
     I64 = 8,
     /// A byte: 0 is false, anything else is true.
     Bool = 9,
+    /// `int16_t`.
+    I16 = 10,
 }
 
 /// The type of a tensor.

@@ -267,6 +267,7 @@ fn from_own(dtype: DType) -> DataType {
         DType::Bf16 => DataType::DtBfloat16,
         DType::I8 => DataType::DtInt8,
         DType::U8 => DataType::DtUint8,
+        DType::I16 => DataType::DtInt16,
         DType::I32 => DataType::DtInt32,
         DType::I64 => DataType::DtInt64,
         DType::Bool => DataType::DtBool,

@@ -25,12 +25,14 @@ pub enum DType {
     I64 = 8,
     /// Boolean, one byte per element: 0 is false, anything else is true. Kernels write 0 and 1.
     Bool = 9,
+    /// Signed 16-bit integer.
+    I16 = 10,
 }
 
 impl DType {
     /// All element types, in the order of their numbers.
-    pub const ALL: [DType; 9] =
-        [DType::F32, DType::F64, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::I32, DType::I64, DType::Bool];
+    pub const ALL: [DType; 10] =
+        [DType::F32, DType::F64, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::I32, DType::I64, DType::Bool, DType::I16];
 
     /// Returns the element type that has the number `code` in artifacts, or `None` if there is none.
     #[inline]
@@ -45,6 +47,7 @@ impl DType {
             7 => DType::I32,
             8 => DType::I64,
             9 => DType::Bool,
+            10 => DType::I16,
             _ => return None,
         })
     }
@@ -53,7 +56,7 @@ impl DType {
     pub const fn size(self) -> usize {
         match self {
             DType::I8 | DType::U8 | DType::Bool => 1,
-            DType::F16 | DType::Bf16 => 2,
+            DType::F16 | DType::Bf16 | DType::I16 => 2,
             DType::F32 | DType::I32 => 4,
             DType::F64 | DType::I64 => 8,
         }
@@ -71,6 +74,7 @@ impl DType {
             DType::I32 => "i32",
             DType::I64 => "i64",
             DType::Bool => "bool",
+            DType::I16 => "i16",
         }
     }
 
@@ -129,7 +133,7 @@ macro_rules! elements {
         $(impl Element for $ty { const DTYPE: DType = DType::$dtype; })*
     };
 }
-elements!(f32 => F32, f64 => F64, half::f16 => F16, half::bf16 => Bf16, i8 => I8, u8 => U8, i32 => I32, i64 => I64, Bool => Bool);
+elements!(f32 => F32, f64 => F64, half::f16 => F16, half::bf16 => Bf16, i8 => I8, u8 => U8, i16 => I16, i32 => I32, i64 => I64, Bool => Bool);
 
 /// Arithmetic with TensorFlow's semantics: integers wrap on overflow.
 pub trait Number: Element + PartialOrd {
@@ -195,7 +199,7 @@ macro_rules! integers {
         }
     )*};
 }
-integers!(i8, u8, i32, i64);
+integers!(i8, u8, i16, i32, i64);
 
 /// Floating-point element, with the real functions that kernels compute. The functions come from a pinned version of `libm`, so
 /// every target computes the same bits.

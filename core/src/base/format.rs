@@ -255,6 +255,7 @@ fn element(f: &mut fmt::Formatter<'_>, tensor: &TensorView<'_>, index: usize) ->
         DType::Bf16 => float(f, get!(half::bf16).to_f32()),
         DType::I8 => write!(f, "{}", get!(i8)),
         DType::U8 => write!(f, "{}", get!(u8)),
+        DType::I16 => write!(f, "{}", get!(i16)),
         DType::I32 => write!(f, "{}", get!(i32)),
         DType::I64 => write!(f, "{}", get!(i64)),
         DType::Bool => write!(f, "{}", u8::from(get!(Bool).get())),

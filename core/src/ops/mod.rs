@@ -8,6 +8,7 @@ mod conv;
 mod effects;
 mod elementwise;
 mod linalg;
+mod quantized;
 mod reduce;
 mod shared;
 mod steps;
@@ -30,6 +31,7 @@ pub use elementwise::{
     round, rsqrt, select, sigmoid, sign, sin, softplus, sqrt, sub, tanh, truncatediv, truncatemod,
 };
 pub use linalg::{dense, matmul};
+pub use quantized::{Multiplier, Quantization};
 pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_grad, sum, top_k,
@@ -55,12 +57,12 @@ macro_rules! moving_kernels {
     (sized $run:ident) => {
         crate::ops::moving_kernels!(each
             F32 F32 = $run::<u32>, F64 F64 = $run::<u64>, F16 F16 = $run::<u16>, BF16 Bf16 = $run::<u16>,
-            I8 I8 = $run::<u8>, U8 U8 = $run::<u8>, I32 I32 = $run::<u32>, I64 I64 = $run::<u64>, BOOL Bool = $run::<u8>);
+            I8 I8 = $run::<u8>, U8 U8 = $run::<u8>, I32 I32 = $run::<u32>, I64 I64 = $run::<u64>, BOOL Bool = $run::<u8>, I16 I16 = $run::<u16>);
     };
     (bytes $run:path) => {
         crate::ops::moving_kernels!(each
             F32 F32 = $run, F64 F64 = $run, F16 F16 = $run, BF16 Bf16 = $run, I8 I8 = $run, U8 U8 = $run, I32 I32 = $run,
-            I64 I64 = $run, BOOL Bool = $run);
+            I64 I64 = $run, BOOL Bool = $run, I16 I16 = $run);
     };
     (each $($name:ident $dtype:ident = $run:expr),*) => {
         $(
@@ -77,13 +79,13 @@ use moving_kernels;
 macro_rules! catalogue {
     ($callback:ident) => {
         $callback! {
-            1 add: F32, F64, I32, I64, I8, U8;
+            1 add: F32, F64, I32, I64, I8, U8, I16;
             2 relu: F32, F64;
             3 relu_grad: F32, F64;
-            4 sub: F32, F64, I32, I64, I8, U8;
-            5 mul: F32, F64, I32, I64, I8, U8;
+            4 sub: F32, F64, I32, I64, I8, U8, I16;
+            5 mul: F32, F64, I32, I64, I8, U8, I16;
             6 div: F32, F64;
-            7 neg: F32, F64, I32, I64, I8;
+            7 neg: F32, F64, I32, I64, I8, I16;
             8 matmul: F32, F64, I32;
             9 dense: F32, F64;
             10 conv2d: F32, F64;
@@ -95,24 +97,24 @@ macro_rules! catalogue {
             16 log_softmax: F32, F64;
             17 sparse_softmax_cross_entropy: F32, F64;
             18 sparse_softmax_cross_entropy_grad: F32, F64;
-            19 sum: F32, F64, I32, I64, I8, U8;
+            19 sum: F32, F64, I32, I64, I8, U8, I16;
             20 mean: F32, F64;
-            21 argmax: F32, F64, I32, I64, I8, U8;
-            22 equal: F32, F64, I32, I64, I8, U8, BOOL;
-            23 cast: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-            24 reshape: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-            25 transpose: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-            26 broadcast_to: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            21 argmax: F32, F64, I32, I64, I8, U8, I16;
+            22 equal: F32, F64, I32, I64, I8, U8, BOOL, I16;
+            23 cast: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
+            24 reshape: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
+            25 transpose: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
+            26 broadcast_to: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
             27 sgd_step: F32, F64;
             28 adam_step: F32, F64;
-            29 identity: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            29 identity: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
             30 matmul_sgd: F32, F64;
             31 exp: F32, F64;
             32 log: F32, F64;
             33 sqrt: F32, F64;
             34 rsqrt: F32, F64;
-            35 abs: F32, F64, I8, I32, I64;
-            36 sign: F32, F64, I8, I32, I64;
+            35 abs: F32, F64, I8, I32, I64, I16;
+            36 sign: F32, F64, I8, I32, I64, I16;
             37 floor: F32, F64;
             38 ceil: F32, F64;
             39 round: F32, F64;
@@ -126,38 +128,38 @@ macro_rules! catalogue {
             47 softplus: F32, F64;
             48 multiply_no_nan: F32, F64;
             52 logical_not: BOOL;
-            53 maximum: F32, F64, I32, I64, I8, U8;
-            54 minimum: F32, F64, I32, I64, I8, U8;
-            55 pow: F32, F64, I32, I64, I8;
-            56 floordiv: F32, F64, I32, I64, I8, U8;
-            57 floormod: F32, F64, I32, I64, I8, U8;
-            58 truncatediv: F32, F64, I32, I64, I8, U8;
-            59 truncatemod: F32, F64, I32, I64, I8, U8;
-            60 not_equal: F32, F64, I32, I64, I8, U8, BOOL;
-            61 less: F32, F64, I32, I64, I8, U8;
-            62 less_equal: F32, F64, I32, I64, I8, U8;
+            53 maximum: F32, F64, I32, I64, I8, U8, I16;
+            54 minimum: F32, F64, I32, I64, I8, U8, I16;
+            55 pow: F32, F64, I32, I64, I8, I16;
+            56 floordiv: F32, F64, I32, I64, I8, U8, I16;
+            57 floormod: F32, F64, I32, I64, I8, U8, I16;
+            58 truncatediv: F32, F64, I32, I64, I8, U8, I16;
+            59 truncatemod: F32, F64, I32, I64, I8, U8, I16;
+            60 not_equal: F32, F64, I32, I64, I8, U8, BOOL, I16;
+            61 less: F32, F64, I32, I64, I8, U8, I16;
+            62 less_equal: F32, F64, I32, I64, I8, U8, I16;
             63 logical_and: BOOL;
             64 logical_or: BOOL;
             65 logical_xor: BOOL;
-            66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
             67 divide_no_nan: F32, F64;
-            70 max: F32, F64, I32, I64, I8, U8;
-            71 min: F32, F64, I32, I64, I8, U8;
-            72 prod: F32, F64, I32, I64, I8, U8;
+            70 max: F32, F64, I32, I64, I8, U8, I16;
+            71 min: F32, F64, I32, I64, I8, U8, I16;
+            72 prod: F32, F64, I32, I64, I8, U8, I16;
             73 any: BOOL;
             74 all: BOOL;
-            75 argmin: F32, F64, I32, I64, I8, U8;
-            76 cumsum: F32, F64, I32, I64, I8, U8;
-            77 cumprod: F32, F64, I32, I64, I8, U8;
-            78 top_k: F32, F64, I32, I64, I8, U8;
-            80 concat: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-            81 strided_slice: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-            82 pad: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-            83 gather: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-            84 gather_grad: F32, F64, I32, I64, I8, U8;
-            85 gather_nd: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
-            86 scatter_nd: F32, F64, I32, I64, I8, U8;
-            87 tensor_scatter_update: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            75 argmin: F32, F64, I32, I64, I8, U8, I16;
+            76 cumsum: F32, F64, I32, I64, I8, U8, I16;
+            77 cumprod: F32, F64, I32, I64, I8, U8, I16;
+            78 top_k: F32, F64, I32, I64, I8, U8, I16;
+            80 concat: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
+            81 strided_slice: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
+            82 pad: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
+            83 gather: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
+            84 gather_grad: F32, F64, I32, I64, I8, U8, I16;
+            85 gather_nd: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
+            86 scatter_nd: F32, F64, I32, I64, I8, U8, I16;
+            87 tensor_scatter_update: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
             90 avg_pool2d: F32, F64;
             91 avg_pool2d_grad: F32, F64;
             92 depthwise_conv2d: F32, F64;
@@ -167,15 +169,15 @@ macro_rules! catalogue {
             100 random_uniform: I64;
             101 cond: BOOL, I32;
             102 while_loop: BOOL;
-            103 print: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            103 print: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
             104 assert: BOOL;
             105 check_numerics: F32, F64, F16, BF16;
             111 matmul_adam: F32, F64;
-            112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+            112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16;
             113 conv2d_max_pool2d: F32, F64;
             114 conv2d_max_pool2d_filter_grad: F32, F64;
             115 conv2d_max_pool2d_input_grad: F32, F64;
-            116 scatter_add: F32, F64, I32, I64, I8, U8;
+            116 scatter_add: F32, F64, I32, I64, I8, U8, I16;
         }
     };
 }

@@ -65,6 +65,7 @@ fn name(dtype: DType) -> &'static str {
         DType::Bf16 => "bfloat16",
         DType::I8 => "int8",
         DType::U8 => "uint8",
+        DType::I16 => "int16",
         DType::I32 => "int32",
         DType::I64 => "int64",
         DType::Bool => "bool",
@@ -119,6 +120,7 @@ fn words(tensor: &Tensor, indices: &[usize]) -> Result<Vec<String>> {
         }
         DType::I8 => aligned(picked(tensor, indices, |value: i8| value.to_string())?),
         DType::U8 => aligned(picked(tensor, indices, |value: u8| value.to_string())?),
+        DType::I16 => aligned(picked(tensor, indices, |value: i16| value.to_string())?),
         DType::I32 => aligned(picked(tensor, indices, |value: i32| value.to_string())?),
         DType::I64 => aligned(picked(tensor, indices, |value: i64| value.to_string())?),
         DType::F32 => shown(picked(tensor, indices, |value: f32| Real::new(value.into(), |near| near as f32 == value))?),

@@ -32,7 +32,7 @@ fn sums(dtype: DType) -> Option<&'static str> {
         DType::I8 | DType::U8 => Some("u8"),
         DType::I32 => Some("u32"),
         DType::I64 => Some("u64"),
-        DType::F16 | DType::Bf16 | DType::Bool => None,
+        DType::F16 | DType::Bf16 | DType::I16 | DType::Bool => None,
     }
 }
 

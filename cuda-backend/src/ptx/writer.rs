@@ -174,7 +174,7 @@ impl Writer {
         if count == lanes {
             return loaded;
         }
-        let (bits, sign) = (8 * dtype.size(), if dtype == DType::I8 { "s32" } else { "u32" });
+        let (bits, sign) = (8 * dtype.size(), if matches!(dtype, DType::I8 | DType::I16) { "s32" } else { "u32" });
         let field = |lane: usize| {
             self.set("b32", &format!("bfe.{sign}"), &[&loaded[lane * bits / 32], &(lane * bits % 32).to_string(), &bits.to_string()])
         };
@@ -287,6 +287,7 @@ fn memory(dtype: DType) -> &'static str {
         DType::F16 | DType::Bf16 => "u16",
         DType::I8 => "s8",
         DType::U8 | DType::Bool => "u8",
+        DType::I16 => "s16",
         DType::I32 => "u32",
         DType::I64 => "u64",
     }

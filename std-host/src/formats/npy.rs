@@ -14,12 +14,13 @@ pub const LIMIT: u64 = 1 << 30;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Element types and their names in a header, without the letter of the byte order.
-const TYPES: [(DType, &str); 8] = [
+const TYPES: [(DType, &str); 9] = [
     (DType::F32, "f4"),
     (DType::F64, "f8"),
     (DType::F16, "f2"),
     (DType::I8, "i1"),
     (DType::U8, "u1"),
+    (DType::I16, "i2"),
     (DType::I32, "i4"),
     (DType::I64, "i8"),
     (DType::Bool, "b1"),

@@ -9,13 +9,14 @@ const MAX_HEADER: u64 = 1 << 24;
 const METADATA: &str = "__metadata__";
 
 /// Names of the element types in a header.
-const NAMES: [(&str, DType); 9] = [
+const NAMES: [(&str, DType); 10] = [
     ("F32", DType::F32),
     ("F64", DType::F64),
     ("F16", DType::F16),
     ("BF16", DType::Bf16),
     ("I8", DType::I8),
     ("U8", DType::U8),
+    ("I16", DType::I16),
     ("I32", DType::I32),
     ("I64", DType::I64),
     ("BOOL", DType::Bool),

@@ -14,13 +14,14 @@ const MOST_FILLED: usize = 1 << 26;
 /// Maximum size of the elements of a message, in bytes. A protobuf message has less than 2 GiB. The rest is for the type and the shape.
 const MOST_BYTES: usize = (1 << 31) - 256;
 
-const TYPES: [(DType, DataType, &str); 9] = [
+const TYPES: [(DType, DataType, &str); 10] = [
     (DType::F32, DataType::DtFloat, "float"),
     (DType::F64, DataType::DtDouble, "double"),
     (DType::F16, DataType::DtHalf, "half"),
     (DType::Bf16, DataType::DtBfloat16, "bfloat16"),
     (DType::I8, DataType::DtInt8, "int8"),
     (DType::U8, DataType::DtUint8, "uint8"),
+    (DType::I16, DataType::DtInt16, "int16"),
     (DType::I32, DataType::DtInt32, "int32"),
     (DType::I64, DataType::DtInt64, "int64"),
     (DType::Bool, DataType::DtBool, "bool"),
@@ -179,6 +180,7 @@ fn values(proto: &TensorProto, dtype: DType) -> Vec<u8> {
         DType::I64 => bytemuck::cast_slice(&proto.int64_val).to_vec(),
         DType::I32 => bytemuck::cast_slice(&proto.int_val).to_vec(),
         DType::I8 | DType::U8 => proto.int_val.iter().map(|&value| value as u8).collect(),
+        DType::I16 => proto.int_val.iter().flat_map(|&value| (value as i16).to_le_bytes()).collect(),
         DType::F16 | DType::Bf16 => proto.half_val.iter().flat_map(|&value| (value as u16).to_le_bytes()).collect(),
         DType::Bool => proto.bool_val.iter().map(|&value| Bool::from(value).0).collect(),
     }

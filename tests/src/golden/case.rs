@@ -191,6 +191,7 @@ fn value(dtype: DType, bits: u64) -> f64 {
         DType::Bf16 => half::bf16::from_bits(bits as u16).into(),
         DType::I8 => f64::from(bits as i8),
         DType::U8 | DType::Bool => f64::from(bits as u8),
+        DType::I16 => f64::from(bits as i16),
         DType::I32 => f64::from(bits as i32),
         DType::I64 => bits as i64 as f64,
     }

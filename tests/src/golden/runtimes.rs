@@ -142,7 +142,7 @@ pub fn tensor_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
             }
         };
     }
-    Ok(bytes_of!(F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16, I8 i8, U8 u8, I32 i32, I64 i64, Bool Bool))
+    Ok(bytes_of!(F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16, I8 i8, U8 u8, I32 i32, I16 i16, I64 i64, Bool Bool))
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub(in crate::ops) fn add_slice<T: Number>(
     Ok(())
 }
 
-crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8, I16 = i16);
 
 /// The op with its gradient: each slice of dy gets the slice of the upstream gradient that its index selects.
 #[cfg(feature = "alloc")]

@@ -66,7 +66,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     slices.into_iter().try_for_each(|slice| add_slice(sums, dy, &index, &slabs, [slice, each]))
 }
 
-crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8, I16 = i16);
 
 /// The op with its gradient: the sum gets the upstream gradient, and each slice of dy gets the slice of it that its index selects.
 #[cfg(feature = "alloc")]

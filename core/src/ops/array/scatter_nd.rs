@@ -46,7 +46,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8, I16 = i16);
 
 /// The op with its gradient: each slice gets the slice of the upstream gradient from the position where it was added.
 #[cfg(feature = "alloc")]

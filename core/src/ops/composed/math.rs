@@ -24,6 +24,7 @@ impl Tensor {
             DType::Bf16 => Tensor::scalar(&device, half::bf16::from_f64(value)),
             DType::I8 => Tensor::scalar(&device, value as i8),
             DType::U8 => Tensor::scalar(&device, value as u8),
+            DType::I16 => Tensor::scalar(&device, value as i16),
             DType::I32 => Tensor::scalar(&device, value as i32),
             DType::I64 => Tensor::scalar(&device, value as i64),
             DType::Bool => Tensor::scalar(&device, Bool::from(value != 0.0)),
@@ -86,10 +87,10 @@ impl Tensor {
         self.to_real()?.div(&other.to_real()?)
     }
 
-    /// Casts 8-bit integers to f32, and larger integers to f64. Floats stay unchanged.
+    /// Casts integers of 8 and 16 bits to f32, and larger integers to f64. Floats stay unchanged.
     pub(in crate::ops) fn to_real(&self) -> Result<Tensor> {
         match self.dtype() {
-            DType::I8 | DType::U8 => self.cast(DType::F32),
+            DType::I8 | DType::U8 | DType::I16 => self.cast(DType::F32),
             DType::I32 | DType::I64 => self.cast(DType::F64),
             _ => Ok(self.clone()),
         }

@@ -124,7 +124,7 @@ impl Tensor {
 
     /// Returns booleans that are true where [`Tensor::one_hot`] is 1.
     fn hot_positions(&self, depth: u32, axis: i32) -> Result<Tensor> {
-        if !matches!(self.dtype(), DType::I8 | DType::U8 | DType::I32 | DType::I64) {
+        if !matches!(self.dtype(), DType::I8 | DType::U8 | DType::I16 | DType::I32 | DType::I64) {
             return Err(Error::message(format!("one_hot expected integer indices, but got {}", self.tensor_type())));
         }
         let mut dims = [1; crate::base::shape::MAX_RANK];

@@ -23,7 +23,7 @@ fn run_integer<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
-crate::ops::kernels!(run_integer: I8 = i8, I32 = i32, I64 = i64);
+crate::ops::kernels!(run_integer: I8 = i8, I32 = i32, I64 = i64, I16 = i16);
 
 /// The op with its gradient: `dy · sign(x)`, which is 0 at 0.
 #[cfg(feature = "alloc")]

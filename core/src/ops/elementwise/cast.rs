@@ -85,6 +85,7 @@ casts! {
     bf16: |x| x.to_f32(), truncated!(x.to_f32(), f32, i32), truncated!(x.to_f32(), f32, i64);
     i8: |x| x, x as i32, x as i64;
     u8: |x| x, x as i32, x as i64;
+    i16: |x| x, x as i32, x as i64;
     i32: |x| x, x as i32, x as i64;
     i64: |x| x, x as i32, x as i64;
     Bool: |x| u8::from(x.get()), i32::from(x.get()), i64::from(x.get());
@@ -97,7 +98,7 @@ fn run<T: Cast>(call: &mut Call<'_, '_>) -> Result<()> {
         (DType::F64, _) if !to.is_float() => 340,
         (DType::F64 | DType::I64, _) => 60,
         (DType::F16 | DType::Bf16, _) => 40,
-        (_, 2) => 60,
+        (_, 2) if to.is_float() => 60,
         _ => 15,
     };
     // A row with 64 bits costs about 20 times as much anyway.
@@ -111,6 +112,7 @@ fn run<T: Cast>(call: &mut Call<'_, '_>) -> Result<()> {
         DType::Bf16 => each(x, output, rows, |x| bf16::from_f32(x.f32())),
         DType::I8 => each(x, output, rows, |x| x.i32() as i8),
         DType::U8 => each(x, output, rows, |x| x.i32() as u8),
+        DType::I16 => each(x, output, rows, |x| x.i32() as i16),
         DType::I32 => each(x, output, rows, T::i32),
         DType::I64 => each(x, output, rows, T::i64),
         DType::Bool => each(x, output, rows, |x| Bool::from(x.bool())),
@@ -124,7 +126,7 @@ fn each<T: Cast, U: Element>(x: &[T], output: &mut TensorViewMut<'_>, rows: Rang
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, F16 = f16, BF16 = bf16, I8 = i8, U8 = u8, I32 = i32, I64 = i64);
-crate::ops::kernels!(run: BOOL = Bool);
+crate::ops::kernels!(run: BOOL = Bool, I16 = i16);
 
 /// The op with its gradient: between floats, the upstream gradient cast back. Otherwise there is none.
 #[cfg(feature = "alloc")]

@@ -33,7 +33,7 @@ fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
-crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8, I16 = i16);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]

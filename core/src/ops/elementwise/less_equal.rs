@@ -25,7 +25,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::compare(call, |a: T, b: T| a <= b)
 }
 
-crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8, I16 = i16);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]

@@ -37,7 +37,7 @@ fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
-crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8);
+crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, I16 = i16);
 
 /// The op with its gradient: a gets `dy · b · aᵇ⁻¹`. b gets `dy · y · ln a`, and 0 where a is not above 0, as in TensorFlow.
 #[cfg(feature = "alloc")]

@@ -29,7 +29,7 @@ pub static OP: Op = Op::elementwise(&DEF, "round(x), where x is f32 or f64", Gra
 impl Tensor {
     /// Returns the integer nearest to each element, like `tf.math.round`. Ties round to the even integer. Integers stay unchanged.
     pub fn round(&self) -> Result<Tensor> {
-        if matches!(self.dtype(), DType::I8 | DType::U8 | DType::I32 | DType::I64) {
+        if matches!(self.dtype(), DType::I8 | DType::U8 | DType::I16 | DType::I32 | DType::I64) {
             return Ok(self.clone());
         }
         Tensor::emit1(&OP, &[], &[self])

@@ -25,7 +25,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     })
 }
 
-crate::ops::kernels!(run: F32 = f32, F64 = f64, I8 = i8, I32 = i32, I64 = i64);
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I8 = i8, I32 = i32, I64 = i64, I16 = i16);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]

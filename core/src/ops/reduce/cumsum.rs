@@ -22,7 +22,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     scan::run(call, T::ZERO, T::add)
 }
 
-crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8, I16 = i16);
 
 /// The op with its gradient: the cumulative sum of the upstream gradient in the other direction.
 #[cfg(feature = "alloc")]

@@ -67,7 +67,7 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn mean(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
-        if !matches!(self.dtype(), DType::I8 | DType::U8 | DType::I32 | DType::I64) {
+        if !matches!(self.dtype(), DType::I8 | DType::U8 | DType::I16 | DType::I32 | DType::I64) {
             return reduce::emit(&OP, self, axes, keepdims);
         }
         let sum = self.cast(DType::I64)?.sum(axes, keepdims)?;

@@ -64,7 +64,7 @@ fn before<T: Number>(x: T, other: T) -> bool {
     x > other || (not_a_number(x) && !not_a_number(other))
 }
 
-crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8, I16 = i16);
 
 /// The op with its gradient: the upstream gradient of the values, at the positions where they were found in x, and 0 elsewhere.
 #[cfg(feature = "alloc")]

@@ -3,6 +3,7 @@
 pub(in crate::ops) mod contraction;
 pub(in crate::ops) mod depthwise;
 pub(in crate::ops) mod elementwise;
+pub(in crate::ops) mod fixed_point;
 pub(in crate::ops) mod indices;
 pub(in crate::ops) mod lanes;
 pub(in crate::ops) mod pooling;

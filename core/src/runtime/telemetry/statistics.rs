@@ -68,6 +68,7 @@ pub fn value(tensor: &TensorView<'_>, index: usize) -> Option<f32> {
             (high & 1 << 31, rounded.to_bits())
         }
         DType::I8 => return Some((low as i8).into()),
+        DType::I16 => return Some((low as i16).into()),
         DType::I32 => return Some(low as i32 as f32),
         DType::U8 => return Some(low as f32),
         DType::Bool => return Some(low.min(1) as f32),

@@ -109,6 +109,7 @@ pub(super) fn own_dtype(dtype: DataType) -> Option<DType> {
         DataType::DtBfloat16 => DType::Bf16,
         DataType::DtInt8 => DType::I8,
         DataType::DtUint8 => DType::U8,
+        DataType::DtInt16 => DType::I16,
         DataType::DtInt32 => DType::I32,
         DataType::DtInt64 => DType::I64,
         DataType::DtBool => DType::Bool,

@@ -42,6 +42,7 @@ fn greatest(dtype: DType) -> Result<Option<i64>> {
         DType::F32 | DType::F64 | DType::F16 | DType::Bf16 => None,
         DType::I8 => Some(i8::MAX.into()),
         DType::U8 => Some(u8::MAX.into()),
+        DType::I16 => Some(i16::MAX.into()),
         DType::I32 => Some(i32::MAX.into()),
         DType::I64 => Some(i64::MAX),
         DType::Bool => return Err(Error::message("images must have a numeric type, not bool")),

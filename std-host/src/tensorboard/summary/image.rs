@@ -47,6 +47,7 @@ fn to_u8(images: &Tensor) -> Result<Vec<u8>> {
             scaled.to_vec::<f64>()?.into_iter().map(|sample| sample as u8).collect()
         }
         DType::I8 => images.to_vec::<i8>()?.iter().map(|&sample| 2 * sample.max(0) as u8).collect(),
+        DType::I16 => images.to_vec::<i16>()?.iter().map(|sample| (sample >> 7).max(0) as u8).collect(),
         DType::I32 => images.to_vec::<i32>()?.iter().map(|sample| (sample >> 23).max(0) as u8).collect(),
         DType::I64 => images.to_vec::<i64>()?.iter().map(|sample| (sample >> 55).max(0) as u8).collect(),
         DType::Bool => return Err(Error::message("images must have numeric elements, not booleans")),

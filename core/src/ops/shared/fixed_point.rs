@@ -1,0 +1,134 @@
+//! Fixed-point arithmetic of quantised ops, with TensorFlow Lite's roundings.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Positive real number as a fixed-point number: `value / 2³¹ · 2^exponent`.
+///
+/// It converts a sum of products to the scale of a result. TensorFlow Lite rounds such a product once or twice, which differs by at most
+/// one. Each op says which of the two it has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Multiplier {
+    /// Mantissa: 0, or at least 2³⁰.
+    pub value: i32,
+    /// Exponent, from -31 to 30.
+    pub exponent: i32,
+}
+
+impl Multiplier {
+    /// Number of attribute words of a multiplier.
+    pub(in crate::ops) const WORDS: usize = 2;
+
+    /// Returns the multiplier that is nearest to `real`. A number below 2⁻³² is 0, and one that is too large is the greatest multiplier.
+    #[cfg(feature = "alloc")]
+    pub fn new(real: f64) -> Multiplier {
+        if real.is_nan() || real <= 0.0 {
+            return Multiplier::default();
+        }
+        let (mantissa, mut exponent) = libm::frexp(real);
+        let mut value = libm::round(mantissa * (1u64 << 31) as f64) as i64;
+        if value == 1 << 31 {
+            value /= 2;
+            exponent += 1;
+        }
+        match exponent {
+            ..-31 => Multiplier::default(),
+            31.. => Multiplier { value: i32::MAX, exponent: 30 },
+            _ => Multiplier { value: value as i32, exponent },
+        }
+    }
+
+    /// True if the multiplier has the form that [`Multiplier::new`] produces.
+    pub(in crate::ops) fn is_valid(self) -> bool {
+        self.value >= 0 && (-31..=30).contains(&self.exponent)
+    }
+
+    /// Returns the product with `x`, rounded to 31 bits after the point, and then to an integer. Ties of the first rounding go up, and
+    /// ties of the second away from zero.
+    #[inline(always)]
+    pub(in crate::ops) fn twice(self, x: i32) -> i32 {
+        let shifted = x.wrapping_shl(self.exponent.max(0) as u32);
+        rounding_shift(doubling_high(shifted, self.value), (-self.exponent).max(0) as u32)
+    }
+
+    /// Returns the product with `x`, rounded to an integer. Ties go up.
+    #[inline(always)]
+    pub(in crate::ops) fn once(self, x: i32) -> i32 {
+        let shift = (31 - self.exponent) as u32 & 63;
+        (i64::from(x).wrapping_mul(self.value.into()).wrapping_add(1i64.wrapping_shl(shift.wrapping_sub(1))) >> shift) as i32
+    }
+
+    /// Returns the product with `x`, of at most 48 bits, and 15 bits of the multiplier, rounded to an integer. Ties go up.
+    #[inline(always)]
+    pub(in crate::ops) fn wide(self, x: i64) -> i32 {
+        let reduced = if self.value < 0x7fff_0000 { (self.value + (1 << 15)) >> 16 } else { 0x7fff };
+        let shift = (15 - self.exponent) as u32 & 63;
+        (x.wrapping_mul(reduced.into()).wrapping_add(1i64.wrapping_shl(shift.wrapping_sub(1))) >> shift) as i32
+    }
+}
+
+/// Returns the upper half of the doubled product, rounded. Ties go up. `-2³¹ · -2³¹` is the greatest number.
+#[inline(always)]
+pub(in crate::ops) fn doubling_high(a: i32, b: i32) -> i32 {
+    if a == i32::MIN && b == i32::MIN {
+        return i32::MAX;
+    }
+    ((i64::from(a) * i64::from(b) + (1 << 30)) >> 31) as i32
+}
+
+/// Returns `x / 2^shift`, rounded. Ties go away from zero. `shift` is at most 31.
+#[inline(always)]
+pub(in crate::ops) fn rounding_shift(x: i32, shift: u32) -> i32 {
+    let mask = 1u32.wrapping_shl(shift).wrapping_sub(1);
+    let above = (x as u32 & mask) > (mask >> 1).wrapping_add(u32::from(x < 0));
+    x.wrapping_shr(shift).wrapping_add(i32::from(above))
+}
+
+#[cfg(all(test, feature = "alloc"))]
+mod tests {
+    use super::*;
+
+    /// A sum, a multiplier, and the exact product of both.
+    fn samples() -> impl Iterator<Item = (i32, Multiplier, i128)> {
+        let bits = |i: u64, step: u64| (i + 1).wrapping_mul(step);
+        (0..40_000).map(move |i| {
+            let x = (bits(i, 0x9e37_79b9_7f4a_7c15) >> 33) as i32 >> (i % 16);
+            let x = if i % 2 == 0 { x } else { -x };
+            let value = (1 << 30) | (bits(i, 0xd1b5_4a32_d192_ed03) >> 34) as i32;
+            (x, Multiplier { value, exponent: -((i % 20) as i32) }, i128::from(x) * i128::from(value))
+        })
+    }
+
+    #[test]
+    fn once_and_wide_are_floors_of_the_product_and_a_half() {
+        for (x, multiplier, product) in samples() {
+            let shift = 31 - multiplier.exponent;
+            assert_eq!(i128::from(multiplier.once(x)), (product + (1 << (shift - 1))) >> shift);
+            let reduced = i128::from(((i64::from(multiplier.value) + (1 << 15)) >> 16).min(0x7fff));
+            let shift = shift - 16;
+            assert_eq!(i128::from(multiplier.wide(x.into())), (i128::from(x) * reduced + (1 << (shift - 1))) >> shift);
+        }
+    }
+
+    #[test]
+    fn twice_rounds_twice() {
+        for (x, multiplier, product) in samples() {
+            let first = (product + (1 << 30)) >> 31;
+            let half = if multiplier.exponent == 0 { 0 } else { 1i128 << (-multiplier.exponent - 1) };
+            let second = first.signum() * ((first.abs() + half) >> -multiplier.exponent);
+            assert_eq!(i128::from(multiplier.twice(x)), second, "{x} {multiplier:?}");
+        }
+        assert_eq!(doubling_high(i32::MIN, i32::MIN), i32::MAX);
+        assert_eq!(Multiplier { value: 1 << 30, exponent: 4 }.twice(3), 24);
+    }
+
+    #[test]
+    fn a_real_number_becomes_the_nearest_multiplier() {
+        assert_eq!(Multiplier::new(0.5), Multiplier { value: 1 << 30, exponent: 0 });
+        assert_eq!(Multiplier::new(1.0 - 1e-15), Multiplier { value: 1 << 30, exponent: 1 });
+        assert_eq!(Multiplier::new(3.0), Multiplier { value: 3 << 29, exponent: 2 });
+        assert_eq!(Multiplier::new(1e-12), Multiplier::default());
+        assert_eq!(Multiplier::new(1e12), Multiplier { value: i32::MAX, exponent: 30 });
+        assert_eq!(Multiplier::new(f64::NAN), Multiplier::default());
+    }
+}
