@@ -31,7 +31,9 @@ pub use elementwise::{
     round, rsqrt, select, sigmoid, sign, sin, softplus, sqrt, sub, tanh, truncatediv, truncatemod,
 };
 pub use linalg::{dense, matmul};
-pub use quantized::{Multiplier, Quantization};
+pub use quantized::{Multiplier, dequantize, lookup, quantize, quantized_conv2d, quantized_dense, quantized_depthwise_conv2d, requantize};
+#[cfg(feature = "alloc")]
+pub use quantized::{Quantization, Requantization};
 pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_grad, sum, top_k,
@@ -178,6 +180,13 @@ macro_rules! catalogue {
             114 conv2d_max_pool2d_filter_grad: F32, F64;
             115 conv2d_max_pool2d_input_grad: F32, F64;
             116 scatter_add: F32, F64, I32, I64, I8, U8, I16;
+            120 quantize: F32;
+            121 dequantize: I8, U8, I16;
+            122 requantize: I8, U8, I16;
+            123 lookup: I8, U8;
+            124 quantized_dense: I8, I16;
+            125 quantized_conv2d: I8, I16;
+            126 quantized_depthwise_conv2d: I8, I16;
         }
     };
 }

@@ -96,6 +96,7 @@ fn hostile(dtype: DType) -> Vec<Vec<u8>> {
         DType::Bf16 => floats.map(|x| half::bf16::from_f64(x).to_le_bytes().to_vec()).to_vec(),
         DType::Bool => [1, 0, 255].map(|x: u8| vec![x]).to_vec(),
         DType::I8 | DType::U8 => [1, 255, 0, 127, 128, 2].map(|x: u8| vec![x]).to_vec(),
+        DType::I16 => integers.map(|x| (x as i16).to_le_bytes().to_vec()).to_vec(),
         DType::I32 => integers.map(|x| (x.clamp(i32::MIN.into(), i32::MAX.into()) as i32).to_le_bytes().to_vec()).to_vec(),
         DType::I64 => integers.map(|x| x.to_le_bytes().to_vec()).to_vec(),
     }

@@ -51,11 +51,18 @@ impl Multiplier {
         rounding_shift(doubling_high(shifted, self.value), (-self.exponent).max(0) as u32)
     }
 
-    /// Returns the product with `x`, rounded to an integer. Ties go up.
+    /// Returns the product with `x`, rounded to an integer. Ties go away from zero.
     #[inline(always)]
     pub(in crate::ops) fn once(self, x: i32) -> i32 {
-        let shift = (31 - self.exponent) as u32 & 63;
-        (i64::from(x).wrapping_mul(self.value.into()).wrapping_add(1i64.wrapping_shl(shift.wrapping_sub(1))) >> shift) as i32
+        let (product, shift) = (i64::from(x) * i64::from(self.value), 31i32.wrapping_sub(self.exponent) as u32 & 63);
+        (product.wrapping_add(1i64.wrapping_shl(shift.wrapping_sub(1))).wrapping_add(product >> 63) >> shift) as i32
+    }
+
+    /// Returns the product with `x`, rounded to an integer. Ties go away from zero.
+    #[inline(always)]
+    pub(in crate::ops) fn once_wide(self, x: i64) -> i32 {
+        let (product, shift) = (i128::from(x) * i128::from(self.value), 31i32.wrapping_sub(self.exponent) as u32 & 63);
+        (product + 1i128.wrapping_shl(shift.wrapping_sub(1)) + (product >> 127) >> shift) as i32
     }
 
     /// Returns the product with `x`, of at most 48 bits, and 15 bits of the multiplier, rounded to an integer. Ties go up.
@@ -100,10 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn once_and_wide_are_floors_of_the_product_and_a_half() {
+    fn once_and_wide_round_the_product_once() {
         for (x, multiplier, product) in samples() {
             let shift = 31 - multiplier.exponent;
-            assert_eq!(i128::from(multiplier.once(x)), (product + (1 << (shift - 1))) >> shift);
+            let nearest = product.signum() * ((product.abs() + (1 << (shift - 1))) >> shift);
+            assert_eq!(i128::from(multiplier.once(x)), nearest);
+            assert_eq!(i128::from(multiplier.once_wide(x.into())), nearest);
             let reduced = i128::from(((i64::from(multiplier.value) + (1 << 15)) >> 16).min(0x7fff));
             let shift = shift - 16;
             assert_eq!(i128::from(multiplier.wide(x.into())), (i128::from(x) * reduced + (1 << (shift - 1))) >> shift);
