@@ -9,5 +9,7 @@ pub mod proto;
 pub mod raw;
 mod safetensors;
 pub mod tensor_proto;
+#[cfg(feature = "tflite")]
+pub(crate) mod tflite;
 pub mod tfrecord;
 pub mod weights;
