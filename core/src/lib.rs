@@ -159,7 +159,7 @@ pub use error::{Error, Result};
 #[doc(no_inline)]
 pub use runtime::{Program, Session};
 #[doc(no_inline)]
-pub use tensor::{DType, Shape, TensorType};
+pub use tensor::{DType, Quantization, Shape, TensorType};
 #[cfg(feature = "alloc")]
 #[doc(no_inline)]
 pub use {
@@ -170,7 +170,7 @@ pub use {
     function::{Function, TensorSpec},
     ops::{print::Print, summary::Summarize},
     scope::{Eager, Scope},
-    tensor::{DTypePolicy, Tensor, Variable},
+    tensor::{AffineQuantization, DTypePolicy, Tensor, Variable},
 };
 #[cfg(feature = "alloc")]
 #[doc(inline)]

@@ -99,12 +99,14 @@ class Artifact:
             rule(t.space == VARIABLE and t.location == i, "Variables", i)
             rule(v.initial == NONE or (v.initial % 16 == 0 and v.initial + t.bytes <= self.data_bytes), "Variables", i)
         for i, k in enumerate(self.kernels):
-            rule(1 <= k.dtype <= 9 and k.name < len(self.names), "Kernels", i)
+            rule(1 <= k.dtype <= 10 and k.name < len(self.names), "Kernels", i)
         left = max(0, 2**31 - 1 - sum(self.tensors[v.tensor].bytes + 16 for v in self.variables))
         check(all(b.scratch < left for b in self.blocks), 6, "the arena would have 2 GiB or more")
 
     def good_tensor(self, t: Tensor) -> bool:
-        if t.type >= len(self.types) or t.quantization != NONE or t.space > 2:
+        if t.type >= len(self.types) or t.space > 2:
+            return False
+        if t.quantization != NONE and (t.quantization % 16 != 0 or t.quantization + 16 > self.data_bytes):
             return False
         type_ = self.types[t.type]
         if prod(d for d in type_.dims if d) >= 2**32 or t.bytes != type_.bytes:

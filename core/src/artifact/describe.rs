@@ -4,6 +4,7 @@ use crate::artifact::doc_key;
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result, Section};
 use crate::base::op::{Call, OpCode, Slice};
+use crate::base::quantization::Quantization;
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
 use crate::ops;
@@ -130,7 +131,7 @@ pub struct BlockInfo {
 }
 
 /// A tensor that an instruction reads or writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OperandInfo {
     /// Element type and shape.
     pub tensor_type: TensorType,
@@ -140,6 +141,8 @@ pub struct OperandInfo {
     pub location: u32,
     /// Size of the tensor, in bytes.
     pub bytes: u32,
+    /// Scale and zero point, if the tensor has one of each.
+    pub quantization: Option<Quantization>,
 }
 
 impl Description {
@@ -293,5 +296,6 @@ fn operand(program: &Program<'_>, number: u16) -> Result<OperandInfo> {
     let missing = Error::NoSuchTensor { index: number.into() };
     let record = program.tensors.get(usize::from(number)).ok_or(missing.clone())?;
     let space = crate::runtime::check::space(record).ok_or(missing)?;
-    Ok(OperandInfo { tensor_type: *program.tensor_type(record), space, location: record.location, bytes: record.bytes })
+    let quantization = program.whole_quantization(record);
+    Ok(OperandInfo { tensor_type: *program.tensor_type(record), space, location: record.location, bytes: record.bytes, quantization })
 }

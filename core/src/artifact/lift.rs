@@ -7,6 +7,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::op::OpCode;
+use crate::base::quantization::AffineQuantization;
 use crate::base::shape::TensorType;
 use crate::base::sync::Shared;
 use crate::compile::pools::divide_pools;
@@ -129,10 +130,15 @@ impl<'l, 'p> Lifter<'l, 'p> {
             let (place, tensor_type) = self.place(operand)?;
             let id = self.graph.value(tensor_type, Origin::Input(index));
             self.graph.inputs.push(id);
+            self.scale(id, operand);
             self.hold(place, id);
         }
         self.instructions(self.program.block_instructions(block))?;
-        self.graph.outputs = self.read_all(self.program.outputs(block))?;
+        let outputs = self.program.outputs(block);
+        self.graph.outputs = self.read_all(outputs)?;
+        for (index, &operand) in outputs.iter().enumerate() {
+            self.scale(self.graph.outputs[index], operand);
+        }
         for (place, id) in self.held.clone() {
             let Place::Variable(index) = place else { continue };
             let capture = match self.captured.iter().position(|&other| other == index) {
@@ -311,6 +317,18 @@ impl<'l, 'p> Lifter<'l, 'p> {
     fn tensor(&self, operand: u16) -> Result<(&'p TensorRecord, TensorType)> {
         let record = self.program.tensors.get(usize::from(operand)).ok_or(Error::NoSuchTensor { index: operand.into() })?;
         Ok((record, *self.program.tensor_type(record)))
+    }
+
+    /// Gives a value the scales of an operand, if it has any that fit.
+    fn scale(&mut self, id: ValueId, operand: u16) {
+        let record = self.program.tensors.get(usize::from(operand));
+        let Some((axis, scales, zero_points)) = record.and_then(|record| self.program.quantization(record)) else { return };
+        let scales = scales.iter().map(|&scale| f32::from_bits(scale)).collect();
+        let quantization = AffineQuantization { axis, scales, zero_points: zero_points.iter().map(|&word| word as i32).collect() };
+        let value = &mut self.graph.values[id];
+        if quantization.check(&value.tensor_type).is_ok() {
+            value.quantization = Some(Shared::new(quantization));
+        }
     }
 
     /// Returns the place of an operand that is not a constant.

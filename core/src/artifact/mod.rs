@@ -9,6 +9,7 @@ mod signatures;
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::OpDef;
+use crate::base::quantization::AffineQuantization;
 use crate::base::shape::TensorType;
 use crate::compile::optimize::optimize_on;
 use crate::compile::plan::{Location, Plan, Target};
@@ -177,7 +178,9 @@ impl Artifact {
             push_name(&mut tables.metadata, key);
             push_name(&mut tables.metadata, value);
         }
-        tables.to_bytes(if self.keep_copy { VERSION.1 } else { 0 })
+        let quantized = tables.tensors.iter().any(|tensor| tensor.quantization != NONE);
+        let new_type = tables.types.iter().any(|tensor_type| tensor_type.dtype == DType::I16);
+        tables.to_bytes(if quantized || new_type { 2 } else { self.keep_copy.into() })
     }
 
     /// Returns the variables, in the order of the artifact.
@@ -229,7 +232,7 @@ impl Artifact {
         });
         let read_only = self.signatures.iter().filter_map(capture_in).any(|capture| capture.assigned.is_none());
         let tensor_type = variable.tensor_type()?;
-        let tensor = tables.tensor(tensor_type, Space::Variable, index as u32)?;
+        let tensor = tables.tensor(tensor_type, Space::Variable, index as u32, NONE)?;
         let value = crate::trace::copies::value(variable)?;
         let bytes = &*value.bytes()?;
         // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
@@ -317,14 +320,15 @@ impl Tables {
         u16::try_from(index).map_err(|_| Error::message("the artifact has more than 65,536 types, the maximum"))
     }
 
-    fn tensor(&mut self, tensor_type: TensorType, space: Space, location: u32) -> Result<u32> {
+    /// Returns the index of a tensor's record. `quantization` is the offset of its scales in the data, or [`NONE`].
+    fn tensor(&mut self, tensor_type: TensorType, space: Space, location: u32, quantization: u32) -> Result<u32> {
         let record = TensorRecord {
             tensor_type: self.tensor_type(tensor_type)?,
             space: space as u8,
             reserved: 0,
             location,
             bytes: narrow(tensor_type.bytes().ok_or(Error::TooLarge)?)?,
-            quantization: NONE,
+            quantization,
         };
         let same = |other: &TensorRecord| bytemuck::bytes_of(other) == bytemuck::bytes_of(&record);
         Ok(self.tensors.iter().position(same).unwrap_or_else(|| {
@@ -434,7 +438,9 @@ impl Tables {
                 Location::Constant => (Space::Flash, self.data(&plan.graph.constant(id).ok_or(Error::Internal)?.bytes()?)),
                 Location::Input(_) | Location::Result(_) | Location::Block(_) | Location::Register => return Err(Error::Internal),
             };
-            let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
+            let value = &plan.graph.values[id];
+            let quantization = value.quantization.as_ref().map_or(NONE, |scales| self.data(&quantization_record(scales)));
+            let tensor = self.tensor(value.tensor_type, space, location, quantization)?;
             let operand = u16::try_from(tensor).map_err(|_| Error::message("the artifact has more than 65,536 tensors, the maximum"))?;
             self.operands.push(operand);
         }
@@ -495,6 +501,12 @@ fn narrow(bytes: usize) -> Result<u32> {
 /// Returns the index of a captured variable.
 fn position(variables: &[Variable], capture: &Capture) -> u32 {
     variables.iter().position(|variable| Some(variable) == capture.source.variable()).unwrap_or(0) as u32
+}
+
+/// Returns the record of scales and zero points.
+fn quantization_record(of: &AffineQuantization) -> Vec<u8> {
+    let words = [of.axis, of.scales.len() as u32].into_iter().chain(of.scales.iter().map(|scale| scale.to_bits()));
+    words.chain(of.zero_points.iter().map(|&zero_point| zero_point as u32)).flat_map(u32::to_le_bytes).collect()
 }
 
 /// Returns the record of a type.

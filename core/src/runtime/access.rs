@@ -2,6 +2,7 @@
 
 use crate::base::dtype::Element;
 use crate::base::error::{Error, Result};
+use crate::base::quantization::Quantization;
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
 use crate::runtime::arena::Bytes;
@@ -122,6 +123,36 @@ impl<'p> Session<'p, '_> {
     pub fn output_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
         let operand = self.output_operand(signature, index)?;
         Ok(*self.tensor_type(operand))
+    }
+
+    /// Returns the scale and zero point of input `index` of `signature`, which quantise the real numbers that it stands for. Returns `None`
+    /// if the input is not quantised. Fails if there is no such input.
+    ///
+    /// ```no_run
+    /// # use gradlet_core::{Result, Session, runtime::SignatureId};
+    /// # fn firmware(session: &mut Session<'_, '_>, infer: SignatureId, reading: f32) -> Result<f32> {
+    /// if let Some(quantization) = session.input_quantization(infer, 0)? {
+    ///     let reading = quantization.nearest(reading).clamp(-128, 127) as i8;
+    ///     session.input_mut::<i8>(infer, 0)?.fill(reading);
+    /// }
+    /// session.run(infer)?;
+    /// let first = session.output::<i8>(infer, 0)?[0];
+    /// Ok(session.output_quantization(infer, 0)?.map_or(0.0, |quantization| quantization.real(first.into())))
+    /// # }
+    /// ```
+    pub fn input_quantization(&self, signature: SignatureId, index: usize) -> Result<Option<Quantization>> {
+        Ok(self.quantization(self.input_operand(signature, index)?))
+    }
+
+    /// Returns the scale and zero point of output `index` of `signature`, or `None` if the output is not quantised. Fails if there is no
+    /// such output.
+    pub fn output_quantization(&self, signature: SignatureId, index: usize) -> Result<Option<Quantization>> {
+        Ok(self.quantization(self.output_operand(signature, index)?))
+    }
+
+    fn quantization(&self, operand: u16) -> Option<Quantization> {
+        let program = self.places.program;
+        program.tensors.get(usize::from(operand)).and_then(|record| program.whole_quantization(record))
     }
 
     /// Returns the bytes of variable `index`, in the artifact's order. Fails if there is no such variable. Also fails if the variable has

@@ -82,7 +82,8 @@ fn in_data(program: &Program<'_>, offset: u32, bytes: u32) -> bool {
 
 fn tensor_fits(program: &Program<'_>, record: &TensorRecord) -> Option<bool> {
     let tensor_type = program.types.get(usize::from(record.tensor_type))?;
-    let typed = record.quantization == NONE && tensor_type.bytes() == Some(record.bytes as usize);
+    let scaled = record.quantization == NONE || in_data(program, record.quantization, program::LEAST_QUANTIZATION);
+    let typed = scaled && tensor_type.bytes() == Some(record.bytes as usize);
     let placed = match space(record)? {
         Space::Flash => in_data(program, record.location, record.bytes),
         Space::Scratch => (record.location as usize).is_multiple_of(ALIGN) && record.location.checked_add(record.bytes).is_some(),

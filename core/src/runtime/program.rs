@@ -6,6 +6,7 @@ use crate::base::dtype::DType;
 use crate::base::error::{Error, Result, Section};
 use crate::base::op::Kernel;
 pub use crate::base::op::NONE;
+use crate::base::quantization::Quantization;
 use crate::base::shape::TensorType;
 use bytemuck::{Pod, Zeroable};
 
@@ -13,7 +14,7 @@ use bytemuck::{Pod, Zeroable};
 pub const MAGIC: [u8; 4] = *b"GRDL";
 /// The newest format version, as (major, minor). This crate reads every minor version up to this one. It writes 1.0 unless the artifact
 /// needs more.
-pub const VERSION: (u16, u16) = (1, 1);
+pub const VERSION: (u16, u16) = (1, 2);
 /// Bit of [`VariableRecord::flags`]: an optimizer trains the variable.
 #[cfg(feature = "alloc")]
 pub(crate) const TRAINABLE: u32 = 1;
@@ -21,6 +22,8 @@ pub(crate) const TRAINABLE: u32 = 1;
 pub(crate) const KEPT: u32 = 2;
 /// Alignment of artifacts, of arenas, and of every tensor in them, in bytes.
 pub const ALIGN: usize = 16;
+/// Size of the smallest record of scales and zero points, in bytes: the axis, the number of scales, a scale and a zero point.
+pub(crate) const LEAST_QUANTIZATION: u32 = 16;
 /// Size that an arena for all variables and the largest scratch memory stays below, in bytes.
 pub(crate) const MAX_MEMORY: u32 = i32::MAX as u32;
 /// Maximum number of signatures in an artifact: a set of signatures is stored as the bits of a u32.
@@ -123,7 +126,7 @@ pub struct TensorRecord {
     pub location: u32,
     /// Size of the tensor, in bytes.
     pub bytes: u32,
-    /// Reserved for the index of its quantisation. Always [`NONE`] in format version 1.0.
+    /// Offset of its scales and zero points in the data section. [`NONE`] if it has none, and before version 1.2.
     pub quantization: u32,
 }
 
@@ -436,6 +439,24 @@ impl<'a> Program<'a> {
                 _ => (rest, left) = (others, left - 1),
             }
         }
+    }
+
+    /// Returns the scales and zero points of a tensor: their axis, the bits of the scales, and the zero points. Returns `None` if it has
+    /// none, or if their record is damaged.
+    pub(crate) fn quantization(&self, record: &TensorRecord) -> Option<(u32, &'a [u32], &'a [u32])> {
+        let words = self.data.get(record.quantization as usize..)?;
+        let words: &[u32] = bytemuck::try_cast_slice(words.get(..words.len() / 4 * 4)?).ok()?;
+        let (&[axis, count], words) = words.split_first_chunk()?;
+        let (scales, rest) = words.split_at_checked(count as usize)?;
+        Some((axis, scales, rest.get(..count as usize)?))
+    }
+
+    /// Returns the scale and zero point of all elements of a tensor. Returns `None` if it has none or several, or if the scale is not
+    /// positive and finite.
+    pub(crate) fn whole_quantization(&self, record: &TensorRecord) -> Option<Quantization> {
+        let (_, &[scale], &[zero_point]) = self.quantization(record)? else { return None };
+        let quantization = Quantization { scale: f32::from_bits(scale), zero_point: zero_point as i32 };
+        (quantization.scale > 0.0 && quantization.scale < f32::INFINITY).then_some(quantization)
     }
 
     pub(crate) fn block(&self, signature: SignatureId) -> Result<&'a BlockRecord> {

@@ -20,7 +20,7 @@ const WIDTH: usize = 75;
 const PRECISION: usize = 8;
 
 /// Writes TensorFlow's text: `tf.Tensor([1. 2.5], shape=(2,), dtype=float32)`. A tensor in a trace is written as `Tensor(shape=(2,),
-/// dtype=float32)`.
+/// dtype=float32)`. The scales of a quantised tensor follow.
 ///
 /// ```
 /// use gradlet_core::{Tensor, ops};
@@ -34,8 +34,12 @@ impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (shape, dtype) = (tuple(self), name(self.dtype()));
         match elements(self, "", " ") {
-            Ok(text) => write!(f, "tf.Tensor({}{text}, shape={shape}, dtype={dtype})", broken(&text)),
-            Err(_) => write!(f, "Tensor(shape={shape}, dtype={dtype})"),
+            Ok(text) => write!(f, "tf.Tensor({}{text}, shape={shape}, dtype={dtype}", broken(&text))?,
+            Err(_) => write!(f, "Tensor(shape={shape}, dtype={dtype}")?,
+        }
+        match self.quantization() {
+            Some(quantization) => write!(f, ", {quantization})"),
+            None => f.write_str(")"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Recorded graph. A trace creates it, the graph optimizer rewrites it, and the planner lays it out in memory.
 
+use crate::base::quantization::AffineQuantization;
 use crate::base::shape::TensorType;
 use crate::base::sync::Shared;
 use crate::tensor::Tensor;
@@ -32,6 +33,8 @@ pub struct Value {
     pub tensor_type: TensorType,
     /// Origin of the value.
     pub origin: Origin,
+    /// Scales and zero points, if the elements are quantised.
+    pub quantization: Option<Shared<AffineQuantization>>,
 }
 
 /// Op applied to values.
@@ -153,7 +156,7 @@ pub struct Graph {
 impl Graph {
     /// Adds a value and returns its number.
     pub fn value(&mut self, tensor_type: TensorType, origin: Origin) -> ValueId {
-        self.values.push(Value { tensor_type, origin });
+        self.values.push(Value { tensor_type, origin, quantization: None });
         self.values.len() - 1
     }
 

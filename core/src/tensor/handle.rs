@@ -3,6 +3,7 @@
 use crate::base::dtype::{DType, Element};
 use crate::base::error::{Error, Result};
 use crate::base::op::MAX_INPUTS;
+use crate::base::quantization::AffineQuantization;
 use crate::base::shape::{Shape, TensorType};
 use crate::base::sync::{Shared, Weak};
 use crate::tensor::device::account::Holder;
@@ -28,6 +29,7 @@ use core::fmt;
 pub struct Tensor {
     tensor_type: TensorType,
     value: Value,
+    quantization: Option<Shared<AffineQuantization>>,
 }
 
 #[derive(Clone)]
@@ -59,7 +61,7 @@ impl Tensor {
         let tensor_type = TensorType::new(T::DTYPE, Shape::SCALAR);
         match Buffer::filled(device, bytemuck::bytes_of(&value), size_of::<T>(), Holder::Tensor("")) {
             Ok(buffer) => Tensor::computed(tensor_type, buffer),
-            Err(error) => Tensor { tensor_type, value: Value::Refused(Shared::new(error)) },
+            Err(error) => Tensor { tensor_type, value: Value::Refused(Shared::new(error)), quantization: None },
         }
     }
 
@@ -106,11 +108,11 @@ impl Tensor {
     }
 
     pub(crate) fn shared(tensor_type: TensorType, buffer: Shared<Buffer>) -> Tensor {
-        Tensor { tensor_type, value: Value::Computed(buffer) }
+        Tensor { tensor_type, value: Value::Computed(buffer), quantization: None }
     }
 
     pub(crate) fn recorded(tensor_type: TensorType, scope: Weak<dyn Emitter>, id: u32, under: Option<Tensor>) -> Tensor {
-        Tensor { tensor_type, value: Value::Recorded(Shared::new(Recorded { scope, id, under })) }
+        Tensor { tensor_type, value: Value::Recorded(Shared::new(Recorded { scope, id, under })), quantization: None }
     }
 
     /// Returns the element type.
@@ -131,6 +133,35 @@ impl Tensor {
     /// Returns the element type and the shape.
     pub fn tensor_type(&self) -> TensorType {
         self.tensor_type
+    }
+
+    /// Returns the same value with scales and zero points. They change nothing that is computed: artifacts, displays and
+    /// [`Tensor::quantization`] show for which real numbers the integers stand. The results of [`Tensor::quantize`] and of the quantised
+    /// ops have them, while other ops drop them.
+    ///
+    /// ```
+    /// # use gradlet_core::{Quantization, Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[-128i8, 127], &[2])?.with_quantization(Quantization { scale: 0.5, zero_point: 0 })?;
+    /// assert_eq!(x.quantization().unwrap().single().unwrap().real(127), 63.5);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    ///
+    /// Fails unless the element type is i8, u8, i16 or i32, the scales are positive and finite, there is one scale or one for each index of
+    /// the axis, with as many zero points, and the zero points are elements of that type.
+    pub fn with_quantization(&self, quantization: impl Into<AffineQuantization>) -> Result<Tensor> {
+        let quantization = quantization.into();
+        quantization.check(&self.tensor_type)?;
+        Ok(Tensor { quantization: Some(Shared::new(quantization)), ..self.clone() })
+    }
+
+    /// Returns the scales and zero points, if the tensor has any.
+    pub fn quantization(&self) -> Option<&AffineQuantization> {
+        self.quantization.as_deref()
+    }
+
+    pub(crate) fn shared_quantization(&self) -> Option<&Shared<AffineQuantization>> {
+        self.quantization.as_ref()
     }
 
     /// Returns the device that holds the value. For a value in a trace, returns the device that the trace is for.

@@ -35,6 +35,9 @@ pub(crate) mod writing;
 pub(crate) use handle::{explain, size};
 
 pub use crate::base::dtype::{Bool, DType, Element};
+#[cfg(feature = "alloc")]
+pub use crate::base::quantization::AffineQuantization;
+pub use crate::base::quantization::Quantization;
 pub use crate::base::shape::{MAX_RANK, Shape, TensorType};
 pub use crate::base::view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]

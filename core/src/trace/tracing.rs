@@ -121,9 +121,18 @@ impl Tracing {
         Tensor::recorded(tensor_type, self.this.clone(), id as u32, None)
     }
 
+    /// Returns the number of `tensor` in the graph, whose value gets the scales of the tensor.
+    pub(crate) fn id(&self, tensor: &Tensor, record: &mut Traced) -> Result<ValueId> {
+        let id = self.unscaled_id(tensor, record)?;
+        if let (Some(quantization), Some(value)) = (tensor.shared_quantization(), record.graph.values.get_mut(id)) {
+            value.quantization = Some(quantization.clone());
+        }
+        Ok(id)
+    }
+
     /// Returns the number of `tensor` in the graph. A computed tensor becomes a constant. In the body of a branch or loop, a tensor of
     /// an enclosing scope becomes a captured value.
-    pub(crate) fn id(&self, tensor: &Tensor, record: &mut Traced) -> Result<ValueId> {
+    fn unscaled_id(&self, tensor: &Tensor, record: &mut Traced) -> Result<ValueId> {
         if let Some((id, _)) = tensor.in_scope(core::ptr::from_ref(self).cast()) {
             return Ok(id as ValueId);
         }

@@ -190,7 +190,10 @@ fn variables(text: &mut String, description: &Description) {
 }
 
 fn signature(text: &mut String, description: &Description, signature: &SignatureInfo) {
-    let typed = |(name, operand): &(String, OperandInfo)| format!("{name}: {}", operand.tensor_type);
+    let typed = |(name, operand): &(String, OperandInfo)| match operand.quantization {
+        Some(quantization) => format!("{name}: {} with {quantization}", operand.tensor_type),
+        None => format!("{name}: {}", operand.tensor_type),
+    };
     let list = |named: &[(String, OperandInfo)]| named.iter().map(typed).collect::<Vec<_>>().join(", ");
     let _ = writeln!(text, "\nsignature {}({}) -> ({})", signature.name, list(&signature.inputs), list(&signature.outputs));
     if let Some(doc) = &signature.doc {
@@ -318,7 +321,7 @@ mod tests {
 
     fn operand(location: u32, elements: u32) -> OperandInfo {
         let tensor_type = TensorType::new(DType::F32, Shape::new(&[elements]).unwrap());
-        OperandInfo { tensor_type, space: Space::Scratch, location, bytes: 4 * elements }
+        OperandInfo { tensor_type, space: Space::Scratch, location, bytes: 4 * elements, quantization: None }
     }
 
     fn instruction(op: &str, inputs: &[OperandInfo], output: OperandInfo) -> InstructionInfo {

@@ -1,5 +1,6 @@
 //! Description of an artifact as JSON.
 
+use gradlet_core::Quantization;
 use gradlet_core::artifact::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo, VariableInfo};
 use gradlet_core::runtime::program::Space;
 use serde_json::{Map, Value, json};
@@ -27,9 +28,14 @@ fn variable(variable: &VariableInfo) -> Value {
 
 fn signature(description: &Description, signature: &SignatureInfo) -> Value {
     let SignatureInfo { name, doc, inputs, outputs, instructions: all, arena_bytes, variable_bytes, copy_bytes, scratch } = signature;
-    let named = |named: &[(String, OperandInfo)]| {
-        named.iter().map(|(name, operand)| json!({ "name": name, "type": operand.tensor_type.to_string() })).collect::<Vec<_>>()
+    let one = |(name, operand): &(String, OperandInfo)| {
+        let mut one = json!({ "name": name, "type": operand.tensor_type.to_string() });
+        if let Some(Quantization { scale, zero_point }) = operand.quantization {
+            one["quantization"] = json!({ "scale": scale, "zero_point": zero_point });
+        }
+        one
     };
+    let named = |named: &[(String, OperandInfo)]| named.iter().map(one).collect::<Vec<_>>();
     json!({
         "name": name,
         "doc": doc,

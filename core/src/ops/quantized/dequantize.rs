@@ -10,7 +10,7 @@ use crate::ops::shared::elementwise::{part, set};
 use crate::ops::shared::quantized::Quantized;
 #[cfg(feature = "alloc")]
 use crate::{
-    ops::quantized::Quantization,
+    base::quantization::Quantization,
     tensor::Tensor,
     tensor::scope::{Gradient, Op},
 };
@@ -60,7 +60,7 @@ impl Tensor {
     /// # use gradlet_core::{Tensor, ops};
     /// # let device = ops::portable_cpu();
     /// let q = Tensor::new(&device, &[5i8, 7, -128], &[3])?;
-    /// let x = q.dequantize(ops::Quantization { scale: 0.5, zero_point: 5 })?;
+    /// let x = q.dequantize(gradlet_core::Quantization { scale: 0.5, zero_point: 5 })?;
     /// assert_eq!(x.to_vec::<f32>()?, [0.0, 1.0, -66.5]);
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```

@@ -15,4 +15,4 @@ mod scaling;
 
 pub use crate::ops::shared::fixed_point::Multiplier;
 #[cfg(feature = "alloc")]
-pub use scaling::{Quantization, Requantization};
+pub use scaling::Requantization;

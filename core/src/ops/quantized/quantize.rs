@@ -9,7 +9,7 @@ use crate::ops::shared::elementwise::{part, set};
 use crate::ops::shared::quantized::{Quantized, check_zero_point};
 #[cfg(feature = "alloc")]
 use crate::{
-    ops::quantized::Quantization,
+    base::quantization::Quantization,
     tensor::Tensor,
     tensor::scope::{Gradient, Op},
 };
@@ -95,7 +95,7 @@ impl Tensor {
     /// # use gradlet_core::{DType, Tensor, ops};
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[0.0f32, 0.3, -100.0], &[3])?;
-    /// let q = x.quantize(DType::I8, ops::Quantization { scale: 0.1, zero_point: 5 })?;
+    /// let q = x.quantize(DType::I8, gradlet_core::Quantization { scale: 0.1, zero_point: 5 })?;
     /// assert_eq!(q.to_vec::<i8>()?, [5, 8, -128]);
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
@@ -103,7 +103,8 @@ impl Tensor {
     pub fn quantize(&self, dtype: DType, quantization: Quantization) -> Result<Tensor> {
         quantization.check(dtype)?;
         let Quantization { scale, zero_point } = quantization;
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes { dtype: dtype as u32, scale, zero_point }]), &[self])
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes { dtype: dtype as u32, scale, zero_point }]), &[self])?
+            .with_quantization(quantization)
     }
 }
 

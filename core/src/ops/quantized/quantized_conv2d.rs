@@ -162,7 +162,7 @@ impl Tensor {
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
-    /// use gradlet_core::ops::{Quantization, Requantization};
+    /// use gradlet_core::{Quantization, ops::Requantization};
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[10i8, 20, 30, 40], &[1, 2, 2, 1])?;
     /// let filter = Tensor::new(&device, &[1i8, 2, 3, 4], &[1, 2, 2, 1])?;

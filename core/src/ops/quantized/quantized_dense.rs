@@ -93,7 +93,7 @@ impl Tensor {
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
-    /// use gradlet_core::ops::{Quantization, Requantization};
+    /// use gradlet_core::{Quantization, ops::Requantization};
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[10i8, 20], &[1, 2])?;
     /// let filter = Tensor::new(&device, &[1i8, 2, 3, 4], &[2, 2])?;
@@ -106,7 +106,8 @@ impl Tensor {
     pub fn quantized_dense(&self, filter: &Tensor, bias: &Tensor, scaling: &Requantization<'_>, round_twice: bool) -> Result<Tensor> {
         let output = scaling.output(self.dtype())?;
         let attributes = Attributes { input_zero_point: scaling.input.zero_point, roundings: 1 + u32::from(round_twice), output };
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[self, filter, bias, &scaling.multipliers(self)?])
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[self, filter, bias, &scaling.multipliers(self)?])?
+            .with_quantization(scaling.output)
     }
 }
 

@@ -139,7 +139,7 @@ impl Tensor {
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
-    /// use gradlet_core::ops::{Quantization, Requantization};
+    /// use gradlet_core::{Quantization, ops::Requantization};
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[1i8, 2, 3, 4], &[1, 1, 2, 2])?;
     /// let filter = Tensor::new(&device, &[10i8, 20], &[1, 1, 1, 2])?;

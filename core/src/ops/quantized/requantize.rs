@@ -11,7 +11,7 @@ use crate::ops::shared::fixed_point::Multiplier;
 use crate::ops::shared::quantized::{Quantized, check_zero_point};
 #[cfg(feature = "alloc")]
 use crate::{
-    ops::quantized::Quantization,
+    base::quantization::Quantization,
     tensor::Tensor,
     tensor::scope::{Gradient, Op},
 };
@@ -87,7 +87,7 @@ impl Tensor {
     /// # use gradlet_core::{DType, Tensor, ops};
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[-128i8, 0, 127], &[3])?;
-    /// let of = |scale, zero_point| ops::Quantization { scale, zero_point };
+    /// let of = |scale, zero_point| gradlet_core::Quantization { scale, zero_point };
     /// let y = x.requantize(of(1.0, 0), DType::U8, of(1.0, 128))?;
     /// assert_eq!(y.to_vec::<u8>()?, [0, 128, 255]);
     /// # Ok::<(), gradlet_core::Error>(())
@@ -101,7 +101,7 @@ impl Tensor {
             multiplier: Multiplier::new(f64::from(from.scale) / f64::from(to.scale)),
             output_zero_point: to.zero_point,
         };
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[self])
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[self])?.with_quantization(to)
     }
 }
 

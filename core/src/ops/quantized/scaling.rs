@@ -2,49 +2,14 @@
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
+use crate::base::quantization::{Quantization, limits};
 use crate::ops::conv2d::Conv2DOptions;
 use crate::ops::quantized::Multiplier;
 use crate::ops::quantized::quantized_conv2d::Attributes;
-use crate::ops::shared::quantized::{Output, limits};
+use crate::ops::shared::quantized::Output;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Op;
-use alloc::format;
 use alloc::vec::Vec;
-
-/// Scale and zero point of a whole tensor: an element `q` stands for the real number `scale · (q − zero_point)`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Quantization {
-    /// Distance between the real numbers of neighbouring integers. Positive and finite.
-    pub scale: f32,
-    /// Integer that stands for 0.
-    pub zero_point: i32,
-}
-
-impl Quantization {
-    /// Returns the integer that is nearest to a real number, not limited to any element type. Ties go away from zero.
-    ///
-    /// ```
-    /// let quantization = gradlet_core::ops::Quantization { scale: 0.5, zero_point: 3 };
-    /// assert_eq!(quantization.nearest(1.75), 7);
-    /// ```
-    pub fn nearest(&self, real: f32) -> i32 {
-        (libm::roundf(real / self.scale) as i32).saturating_add(self.zero_point)
-    }
-
-    /// Fails unless the scale is positive and finite and the zero point is an element of type `dtype`.
-    pub(in crate::ops) fn check(&self, dtype: DType) -> Result<()> {
-        let Some((least, greatest)) = limits(dtype) else {
-            return Err(Error::message(format!("quantised tensors are i8, u8 or i16, not {dtype}")));
-        };
-        if !(self.scale > 0.0 && self.scale.is_finite()) {
-            return Err(Error::message(format!("a scale must be positive and finite, not {}", self.scale)));
-        }
-        if !(least..=greatest).contains(&self.zero_point) {
-            return Err(Error::message(format!("the zero point of {dtype} must be from {least} to {greatest}, not {}", self.zero_point)));
-        }
-        Ok(())
-    }
-}
 
 /// Scales of an op with a filter, and the range of its results.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +45,6 @@ impl Requantization<'_> {
         let [x, filter, bias] = operands;
         let output = self.output(x.dtype())?;
         let attributes = Attributes { window: options.attributes(), input_zero_point: self.input.zero_point, output };
-        Tensor::emit1(op, bytemuck::cast_slice(&[attributes]), &[x, filter, bias, &self.multipliers(x)?])
+        Tensor::emit1(op, bytemuck::cast_slice(&[attributes]), &[x, filter, bias, &self.multipliers(x)?])?.with_quantization(self.output)
     }
 }

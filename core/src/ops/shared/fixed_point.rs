@@ -62,7 +62,7 @@ impl Multiplier {
     #[inline(always)]
     pub(in crate::ops) fn once_wide(self, x: i64) -> i32 {
         let (product, shift) = (i128::from(x) * i128::from(self.value), 31i32.wrapping_sub(self.exponent) as u32 & 63);
-        (product + 1i128.wrapping_shl(shift.wrapping_sub(1)) + (product >> 127) >> shift) as i32
+        ((product + 1i128.wrapping_shl(shift.wrapping_sub(1)) + (product >> 127)) >> shift) as i32
     }
 
     /// Returns the product with `x`, of at most 48 bits, and 15 bits of the multiplier, rounded to an integer. Ties go up.

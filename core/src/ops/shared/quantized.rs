@@ -4,6 +4,7 @@ use super::fixed_point::Multiplier;
 use crate::base::dtype::{DType, Element};
 use crate::base::error::{Error, Result};
 use crate::base::op::Call;
+use crate::base::quantization::limits;
 use crate::base::shape::TensorType;
 use bytemuck::{Pod, Zeroable};
 
@@ -32,16 +33,6 @@ macro_rules! quantized {
     )*};
 }
 quantized!(i8, u8, i16);
-
-/// Returns the range of the quantised elements of a type, or `None` for a type that has none.
-pub(in crate::ops) fn limits(dtype: DType) -> Option<(i32, i32)> {
-    Some(match dtype {
-        DType::I8 => (i8::LEAST, i8::GREATEST),
-        DType::U8 => (u8::LEAST, u8::GREATEST),
-        DType::I16 => (i16::LEAST, i16::GREATEST),
-        _ => return None,
-    })
-}
 
 /// Checks that `zero_point`, attribute word `index`, is an element of type `dtype`.
 pub(in crate::ops) fn check_zero_point(zero_point: i32, dtype: DType, index: usize) -> Result<()> {
