@@ -21,6 +21,7 @@
 //! | `tf.train.Checkpoint`, `tf.train.CheckpointManager` | [`checkpoint`] |
 //! | `tf.summary`, `tf.profiler`, TensorBoard | [`summary`], [`profiler`], [`monitor`] |
 //! | `tf.lite.TFLiteConverter`, `tf.saved_model` | [`artifact`] |
+//! | `tf.lite.Interpreter`, `.tflite` files | [`tflite`] |
 //! | TensorFlow Serving's batching | [`serve`] |
 //! | TensorFlow Lite Micro's interpreter | [`runtime`] |
 //! | `tf.compat.v1` | [`compat`] |
@@ -49,6 +50,7 @@
 //! | `image` | JPEG and PNG files, folders of images as datasets, images in summaries | `png`, `zune-jpeg`, `jpeg-encoder` |
 //! | `ndarray` | tensors from and to arrays of `ndarray` | `ndarray` |
 //! | `npz` | NumPy's `.npz` files | `zip` |
+//! | `tflite` | TensorFlow Lite's models | `flatbuffers` |
 //! | `full` | all of these | |
 //!
 //! No feature is on by default, and none changes what the others do.
@@ -99,6 +101,11 @@ pub mod artifact;
 // Requests of many threads, joined to batches.
 #[doc(alias = "BatchingSession")]
 pub mod serve;
+
+// TensorFlow Lite's models, imported as ops.
+#[cfg(feature = "tflite")]
+#[doc(alias = "tf.lite.Interpreter")]
+pub mod tflite;
 
 /// Layers: the parts of models, with Keras's names, defaults and weight layouts.
 #[doc(alias = "keras.layers", alias = "tf.keras.layers")]

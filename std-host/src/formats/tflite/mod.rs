@@ -8,7 +8,13 @@ mod tests;
 
 pub(crate) use names::{Code, ElementType};
 pub(crate) use read::read;
-pub(crate) use schema::*;
+pub(crate) use schema::{
+    AddOptions, BatchMatMulOptions, ConcatenationOptions, Conv2DOptions, CumsumOptions, DepthToSpaceOptions, DepthwiseConv2DOptions,
+    DivOptions, FullyConnectedOptions, GatherOptions, GeluOptions, IfOptions, LeakyReluOptions, MirrorPadOptions, MulOptions,
+    OneHotOptions, Options, OptionsTable, PackOptions, Pool2DOptions, ReducerOptions, ReshapeOptions, ResizeBilinearOptions,
+    ResizeNearestNeighborOptions, SoftmaxOptions, SpaceToDepthOptions, SqueezeOptions, StridedSliceOptions, SubOptions,
+    TransposeConvOptions, UnidirectionalSequenceLstmOptions, UnpackOptions, WhileOptions,
+};
 
 use std::fmt;
 
@@ -49,6 +55,13 @@ pub(crate) struct Tensor<'a> {
     pub quantization: Option<Quantization>,
     /// A state that an operator changes.
     pub is_variable: bool,
+}
+
+impl<'a> Tensor<'a> {
+    /// Returns the bytes of a constant. A tensor without elements is one, because the format stores nothing for it.
+    pub(crate) fn constant(&self) -> Option<&'a [u8]> {
+        self.data.or_else(|| self.dims.contains(&0).then_some(&[]))
+    }
 }
 
 /// Quantization of a tensor: an element `q` stands for `scale · (q − zero point)`.

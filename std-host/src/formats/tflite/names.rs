@@ -293,6 +293,7 @@ impl ElementType {
             3 => DType::U8,
             4 => DType::I64,
             6 => DType::Bool,
+            7 => DType::I16,
             9 => DType::I8,
             10 => DType::F64,
             18 => DType::Bf16,

@@ -1,0 +1,88 @@
+//! Convolutions and pooling.
+
+use super::node::{Activation, Emit, Imported, Node, one, padding, positive};
+use crate::formats::tflite::{Conv2DOptions as Conv, DepthwiseConv2DOptions, Pool2DOptions, TransposeConvOptions};
+use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
+use gradlet_core::{DType, Error, Result, Tensor};
+
+/// Order of the axes of a filter `[co,kh,kw,c]` as `[kh,kw,c,co]`.
+const HEIGHT_FIRST: &[usize] = &[1, 2, 3, 0];
+/// Order of the axes of a transposed convolution's filter `[co,kh,kw,c]` as `[kh,kw,co,c]`.
+const TRANSPOSED: &[usize] = &[1, 2, 0, 3];
+
+/// Imports a convolution. If the filter has a fraction of the images' channels, each group of channels has its own filters.
+pub(super) fn conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let options = node.options::<Conv<'_>>()?;
+    let activation = Activation::new(options.fused_activation_function())?;
+    let conv = Conv2DOptions::default()
+        .padding(padding(options.padding())?)
+        .strides(positive("strides", [options.stride_h(), options.stride_w()])?)
+        .dilations(positive("dilations", [options.dilation_h_factor(), options.dilation_w_factor()])?);
+    one(move |inputs| {
+        let (x, filter, bias) = (inputs.get(0)?, inputs.transposed(1, HEIGHT_FIRST)?, inputs.optional(2)?);
+        activation.apply(grouped(&x, &filter, bias.as_ref(), &conv)?)
+    })
+}
+
+fn grouped(x: &Tensor, filter: &Tensor, bias: Option<&Tensor>, conv: &Conv2DOptions) -> Result<Tensor> {
+    let (&[.., channels], &[_, _, of_filter, _]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
+    if channels == of_filter || of_filter == 0 || !channels.is_multiple_of(of_filter) {
+        return x.conv2d(filter, bias, conv);
+    }
+    let groups = channels / of_filter;
+    let parts = x.split(groups, -1)?.into_iter().zip(filter.split(groups, -1)?);
+    let parts = parts.map(|(x, filter)| x.conv2d(&filter, None, conv)).collect::<Result<Vec<Tensor>>>()?;
+    let y = Tensor::concat(&parts, -1)?;
+    bias.map_or(Ok(y.clone()), |bias| y.add(bias))
+}
+
+/// Imports a depthwise convolution. Its filter `[1,kh,kw,c·m]` has the order of `[kh,kw,c,m]`.
+pub(super) fn depthwise_conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let options = node.options::<DepthwiseConv2DOptions<'_>>()?;
+    let activation = Activation::new(options.fused_activation_function())?;
+    let conv = Conv2DOptions::default()
+        .padding(padding(options.padding())?)
+        .strides(positive("strides", [options.stride_h(), options.stride_w()])?)
+        .dilations(positive("dilations", [options.dilation_h_factor(), options.dilation_w_factor()])?);
+    one(move |inputs| {
+        let (x, filter, bias) = (inputs.get(0)?, inputs.get(1)?, inputs.optional(2)?);
+        let (&[.., channels], &[_, height, width, of_filter]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
+        let multiplier = of_filter.checked_div(channels).unwrap_or(1);
+        let filter = filter.reshape(&[height, width, channels, multiplier])?;
+        activation.apply(x.depthwise_conv2d(&filter, bias.as_ref(), &conv)?)
+    })
+}
+
+/// Imports a transposed convolution. Input 0 is the shape of its result.
+pub(super) fn transpose_conv<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let options = node.options::<TransposeConvOptions<'_>>()?;
+    let activation = Activation::new(options.fused_activation_function())?;
+    let conv = Conv2DOptions::default()
+        .padding(padding(options.padding())?)
+        .strides(positive("strides", [options.stride_h(), options.stride_w()])?);
+    let shape = node.numbers::<u32>(0)?;
+    let &[_, height, width, _] = shape.as_slice() else { return Err(format!("its shape is {shape:?}")) };
+    one(move |inputs| {
+        let (filter, x, bias) = (inputs.transposed(1, TRANSPOSED)?, inputs.get(2)?, inputs.optional(3)?);
+        let y = x.conv2d_transpose(&filter, &conv, [height, width])?;
+        activation.apply(bias.map_or(Ok(y.clone()), |bias| y.add(&bias))?)
+    })
+}
+
+/// Imports a pooling.
+pub(super) fn pool<'m>(node: &Node<'m>, pool: fn(&Tensor, [u32; 2], [u32; 2], Padding) -> Result<Tensor>) -> Imported<Emit<'m>> {
+    let options = node.options::<Pool2DOptions<'_>>()?;
+    let activation = Activation::new(options.fused_activation_function())?;
+    let padding = padding(options.padding())?;
+    let strides = positive("strides", [options.stride_h(), options.stride_w()])?;
+    let size = positive("window's sides", [options.filter_height(), options.filter_width()])?;
+    one(move |inputs| activation.apply(pool(&inputs.get(0)?, size, strides, padding)?))
+}
+
+/// Returns the maxima of windows. Those of integers are computed as f32, which has all integers of 16 bits.
+pub(super) fn max_pool(x: &Tensor, size: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Tensor> {
+    match x.dtype() {
+        DType::I8 | DType::U8 | DType::I16 => x.cast(DType::F32)?.max_pool2d(size, strides, padding)?.cast(x.dtype()),
+        _ => x.max_pool2d(size, strides, padding),
+    }
+}

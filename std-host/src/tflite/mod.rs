@@ -1,0 +1,292 @@
+//! TensorFlow Lite's models, imported as gradlet's own ops.
+//!
+//! An imported model is ordinary code: each operator of the file emits ops, eagerly or into a trace. It can therefore be computed at once,
+//! compiled as a [`Function`], differentiated, and exported as an artifact.
+//!
+//! ```no_run
+//! use gradlet::{Eager, Tensor, tflite};
+//! let model = tflite::Model::open("kws.tflite")?;
+//! println!("{:?} → {:?}", model.inputs(), model.outputs());
+//! let scope = Eager::new(&gradlet::cpu());
+//! let x = Tensor::full(&gradlet::cpu(), 0.0f32, &[1, 49, 10, 1])?;
+//! let at_once = model.call(&scope, &[&x])?;
+//! let compiled = model.function()?.call(&scope, vec![x])?;
+//! # Ok::<(), gradlet::Error>(())
+//! ```
+//!
+//! The reader checks the whole file before anything is computed. [`Model::unsupported`] lists the operators that gradlet does not import.
+//! The states of recurrent operators are zeros at the beginning of each call.
+
+mod array;
+mod control;
+mod conv;
+mod elementwise;
+mod linear;
+mod node;
+mod plan;
+mod quantized;
+mod recurrent;
+mod reduce;
+mod resize;
+mod table;
+
+use crate::files::{FileError, FileResult};
+use crate::formats::tflite::{self as format, Subgraph};
+use gradlet_core::{DType, Error, Function, Result, Scope, Tensor, TensorSpec};
+use plan::{Plan, Run};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+self_cell::self_cell!(
+    struct Checked {
+        owner: Vec<u8>,
+        #[covariant]
+        dependent: Parsed,
+    }
+);
+
+type Parsed<'a> = format::Model<'a>;
+
+/// A model of TensorFlow Lite. Clones share the file's bytes.
+#[derive(Clone)]
+#[doc(alias = "tf.lite.Interpreter")]
+pub struct Model {
+    checked: Arc<Checked>,
+}
+
+/// An input or output of a model.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TensorInfo {
+    /// Name of the tensor, or of the input or output in a signature.
+    pub name: String,
+    /// Element type, or `None` if gradlet has no such type.
+    pub dtype: Option<DType>,
+    /// Dimensions, with `None` for those that each call chooses.
+    pub dims: Vec<Option<u32>>,
+    /// Quantization of the elements, if they stand for other numbers.
+    pub quantization: Option<Quantization>,
+}
+
+/// Quantization of a tensor: an element `q` stands for `scale · (q − zero point)`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Quantization {
+    /// One scale, or one for each index of `axis`.
+    pub scales: Vec<f32>,
+    /// As many zero points as scales.
+    pub zero_points: Vec<i64>,
+    /// Axis of the scales. It is 0 if there is only one.
+    pub axis: usize,
+}
+
+/// A named function of a model.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Signature {
+    /// Name of the signature, such as `serving_default`.
+    pub name: String,
+    /// Inputs in the order of the model, by their names in the signature.
+    pub inputs: Vec<TensorInfo>,
+    /// Outputs in the order of the model, by their names in the signature.
+    pub outputs: Vec<TensorInfo>,
+}
+
+/// An operator that gradlet does not import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unsupported {
+    /// Number of the subgraph.
+    pub subgraph: usize,
+    /// Number of the operator in the subgraph.
+    pub operator: usize,
+    /// Name of the operator.
+    pub name: String,
+    /// Reason.
+    pub reason: String,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "subgraph {}: operator {} ({}): {}", self.subgraph, self.operator, self.name, self.reason)
+    }
+}
+
+impl Model {
+    /// Reads and checks a file. Fails if it cannot be read, is damaged, or is not a model of version 3 of the format. The error names the
+    /// place in the model.
+    pub fn open(path: impl AsRef<Path>) -> FileResult<Model> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
+        Model::parse(bytes).map_err(|problem| FileError::new(path, problem))
+    }
+
+    /// Reads and checks the bytes of a file. Fails as [`Model::open`] does.
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Model> {
+        Model::parse(bytes.into()).map_err(|problem| Error::message(format!("the model cannot be read: {problem}")))
+    }
+
+    fn parse(bytes: Vec<u8>) -> std::result::Result<Model, String> {
+        Ok(Model { checked: Arc::new(Checked::try_new(bytes, |bytes| format::read(bytes))?) })
+    }
+
+    fn parsed(&self) -> &Parsed<'_> {
+        self.checked.borrow_dependent()
+    }
+
+    /// Returns the description that the converter has written.
+    pub fn description(&self) -> &str {
+        self.parsed().description
+    }
+
+    /// Returns the errors in the file that do not change its meaning.
+    pub fn warnings(&self) -> &[String] {
+        &self.parsed().warnings
+    }
+
+    /// Returns the inputs, in the order of the arguments of [`Model::call`].
+    pub fn inputs(&self) -> Vec<TensorInfo> {
+        self.main(|graph| graph.inputs.as_slice())
+    }
+
+    /// Returns the outputs, in the order of the results of [`Model::call`].
+    pub fn outputs(&self) -> Vec<TensorInfo> {
+        self.main(|graph| graph.outputs.as_slice())
+    }
+
+    fn main(&self, list: for<'g> fn(&'g Subgraph<'_>) -> &'g [usize]) -> Vec<TensorInfo> {
+        self.parsed().subgraphs.first().map_or(Vec::new(), |graph| list(graph).iter().map(|&index| info(graph, index)).collect())
+    }
+
+    /// Returns the model's signatures.
+    pub fn signatures(&self) -> Vec<Signature> {
+        let named = |graph: &Subgraph<'_>, list: &[(&str, usize)]| -> Vec<TensorInfo> {
+            list.iter().map(|&(name, index)| TensorInfo { name: name.into(), ..info(graph, index) }).collect()
+        };
+        let model = self.parsed();
+        let signatures = model.signatures.iter().filter_map(|signature| Some((signature, model.subgraphs.get(signature.subgraph)?)));
+        let signature = |(signature, graph): (&format::Signature<'_>, &Subgraph<'_>)| Signature {
+            name: signature.key.into(),
+            inputs: named(graph, &signature.inputs),
+            outputs: named(graph, &signature.outputs),
+        };
+        signatures.map(signature).collect()
+    }
+
+    /// Returns every operator of the main subgraph, and of those that it calls, that gradlet does not import. If the list is empty, the
+    /// model can be called.
+    pub fn unsupported(&self) -> Vec<Unsupported> {
+        Plan::new(self.parsed(), 0).err().unwrap_or_default()
+    }
+
+    /// Calls the model: computes the outputs at once, or records them if `scope` or an input belongs to a trace or a tape.
+    ///
+    /// Each call copies the constants to the device. For many calls, compile a [`Model::function`].
+    ///
+    /// Fails if the inputs do not have the types of [`Model::inputs`], and if an operator fails. Fails before anything is computed if an
+    /// operator is not supported; the error lists all of them.
+    pub fn call(&self, scope: &dyn Scope, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        self.call_observed(scope, inputs, |_, _, _| ())
+    }
+
+    /// Calls the model like [`Model::call`], and passes each tensor that an operator computes to `observe`, with the numbers of the
+    /// subgraph and of the tensor in it.
+    pub fn call_observed(
+        &self,
+        scope: &dyn Scope,
+        inputs: &[&Tensor],
+        mut observe: impl FnMut(usize, usize, &Tensor),
+    ) -> Result<Vec<Tensor>> {
+        self.run(0, scope, inputs, &mut observe)
+    }
+
+    /// Calls a signature with inputs by name, in any order. Returns the outputs with their names. Fails as [`Model::call`] does, and if
+    /// the model has no such signature or the signature has other inputs.
+    pub fn call_signature(&self, scope: &dyn Scope, name: &str, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>> {
+        let model = self.parsed();
+        let signature = model.signatures.iter().find(|signature| signature.key == name).ok_or_else(|| {
+            let names: Vec<&str> = model.signatures.iter().map(|signature| signature.key).collect();
+            Error::message(format!("the model has no signature {name:?}, but {names:?}"))
+        })?;
+        let graph = model.subgraphs.get(signature.subgraph).ok_or(Error::Internal)?;
+        let names: Vec<&str> = signature.inputs.iter().map(|(name, _)| *name).collect();
+        if let Some((other, _)) = inputs.iter().find(|(input, _)| !names.contains(input)) {
+            return Err(Error::message(format!("signature {name:?} has no input {other:?}, but {names:?}")));
+        }
+        let given = |index: &usize| {
+            let wanted = signature.inputs.iter().find(|(_, tensor)| tensor == index).map_or("", |(name, _)| name);
+            let input = inputs.iter().find(|(input, _)| *input == wanted).map(|(_, tensor)| *tensor);
+            input.ok_or_else(|| Error::message(format!("signature {name:?} needs input {wanted:?}")))
+        };
+        let ordered = graph.inputs.iter().map(given).collect::<Result<Vec<&Tensor>>>()?;
+        let outputs = self.run(signature.subgraph, scope, &ordered, &mut |_, _, _| ())?;
+        let at = |index: usize| graph.outputs.iter().position(|&output| output == index).and_then(|at| outputs.get(at));
+        let named = |&(name, index): &(&str, usize)| Ok((name.to_string(), at(index).ok_or(Error::Internal)?.clone()));
+        signature.outputs.iter().map(named).collect()
+    }
+
+    /// Returns the model as a function, which compiles it for the device of its first call. Its signature has the types of
+    /// [`Model::inputs`]. Fails if an operator is not supported; the error lists all of them.
+    pub fn function(&self) -> Result<Function<Vec<Tensor>, Vec<Tensor>>> {
+        Plan::new(self.parsed(), 0).map_err(refused)?;
+        let specs = self.inputs().iter().map(spec).collect::<Result<Vec<TensorSpec>>>()?;
+        let model = self.clone();
+        let body = move |scope: &dyn Scope, inputs: Vec<Tensor>| model.call(scope, &inputs.iter().collect::<Vec<_>>());
+        Ok(Function::new(body).named("model").with_signature(&specs))
+    }
+
+    fn run(
+        &self,
+        subgraph: usize,
+        scope: &dyn Scope,
+        inputs: &[&Tensor],
+        observe: &mut dyn FnMut(usize, usize, &Tensor),
+    ) -> Result<Vec<Tensor>> {
+        let plan = Plan::new(self.parsed(), subgraph).map_err(refused)?;
+        let graph = self.parsed().subgraphs.get(subgraph).ok_or(Error::Internal)?;
+        if inputs.len() != graph.inputs.len() {
+            return Err(Error::message(format!("the model has {} inputs, but got {}", graph.inputs.len(), inputs.len())));
+        }
+        for (at, (&index, input)) in graph.inputs.iter().zip(inputs).enumerate() {
+            let info = info(graph, index);
+            let spec = spec(&info)?;
+            if !spec.accepts(&input.tensor_type()) {
+                return Err(Error::message(format!("input {at} must be {spec}, not {}", input.tensor_type())));
+            }
+        }
+        Run::new(&plan, scope.handle(), observe).subgraph(subgraph, inputs.iter().map(|&input| input.clone()).collect())
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model").field("inputs", &self.inputs()).field("outputs", &self.outputs()).finish_non_exhaustive()
+    }
+}
+
+fn info(graph: &Subgraph<'_>, index: usize) -> TensorInfo {
+    let Some(tensor) = graph.tensors.get(index) else {
+        return TensorInfo { name: String::new(), dtype: None, dims: Vec::new(), quantization: None };
+    };
+    let dims = match tensor.signature.is_empty() {
+        true => tensor.dims.iter().map(|&dim| Some(dim)).collect(),
+        false => tensor.signature.clone(),
+    };
+    let quantization = tensor.quantization.clone().map(|quantization| {
+        let format::Quantization { scales, zero_points, axis } = quantization;
+        Quantization { scales, zero_points, axis }
+    });
+    TensorInfo { name: tensor.name.into(), dtype: tensor.kind.dtype(), dims, quantization }
+}
+
+fn spec(info: &TensorInfo) -> Result<TensorSpec> {
+    let dtype =
+        info.dtype.ok_or_else(|| Error::message(format!("input {:?} has an element type that gradlet does not have", info.name)))?;
+    Ok(TensorSpec::new(dtype, &info.dims).named(&info.name))
+}
+
+fn refused(unsupported: Vec<Unsupported>) -> Error {
+    let lines: Vec<String> = unsupported.iter().map(|one| format!("\n  {one}")).collect();
+    Error::message(format!("{} operators of the model are not supported:{}", unsupported.len(), lines.concat()))
+}

@@ -1,0 +1,258 @@
+//! The plan of a model: a closure for each operator, made before the first one runs. `Run` calls them in order.
+
+use super::Unsupported;
+use super::node::{Emit, Node};
+use crate::formats::tflite::{Model, Place, Subgraph};
+use gradlet_core::scope::ScopeHandle;
+use gradlet_core::{Device, Error, Result, Scope, Shape, Tensor, TensorType};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// The operators of a subgraph and of those that it calls.
+pub(super) struct Plan<'m> {
+    model: &'m Model<'m>,
+    /// For each subgraph, its operators, or `None` if it is not called.
+    subgraphs: Vec<Option<Vec<Emit<'m>>>>,
+}
+
+impl<'m> Plan<'m> {
+    /// Plans a subgraph, and those that it calls. Fails with all operators that cannot be imported.
+    pub(super) fn new(model: &'m Model<'m>, subgraph: usize) -> std::result::Result<Plan<'m>, Vec<Unsupported>> {
+        let mut plan = Plan { model, subgraphs: model.subgraphs.iter().map(|_| None).collect() };
+        let mut unsupported = Vec::new();
+        plan.add(subgraph, &mut Vec::new(), &mut unsupported);
+        if unsupported.is_empty() { Ok(plan) } else { Err(unsupported) }
+    }
+
+    /// Plans a subgraph, which the subgraphs `callers` are calling.
+    fn add(&mut self, subgraph: usize, callers: &mut Vec<usize>, unsupported: &mut Vec<Unsupported>) {
+        let (model, known) = (self.model, self.subgraphs.get(subgraph).is_none_or(Option::is_some));
+        let Some(graph) = model.subgraphs.get(subgraph).filter(|_| !known) else { return };
+        callers.push(subgraph);
+        let mut emits = Vec::new();
+        let mut known = Known::new(graph);
+        for (index, operator) in graph.operators.iter().enumerate() {
+            let node = Node { model, graph, subgraph, operator };
+            let mut refuse = |reason| {
+                unsupported.push(Unsupported { subgraph, operator: index, name: operator.code.to_string(), reason });
+            };
+            match known.compute(graph, &node).and_then(|()| super::table::import(&node)) {
+                Ok(emit) => emits.push(emit),
+                Err(reason) => refuse(reason),
+            }
+            match node.callees() {
+                Ok(callees) if callees.iter().any(|callee| callers.contains(callee)) => refuse("its subgraph calls itself".into()),
+                Ok(callees) => callees.into_iter().for_each(|callee| self.add(callee, callers, unsupported)),
+                Err(reason) => refuse(reason),
+            }
+        }
+        callers.pop();
+        if let Some(planned) = self.subgraphs.get_mut(subgraph) {
+            *planned = Some(emits);
+        }
+    }
+}
+
+/// The tensors of a subgraph that have a value at some point of its operators.
+struct Known(Vec<bool>);
+
+impl Known {
+    fn new(graph: &Subgraph<'_>) -> Known {
+        let input = |index: &usize| graph.inputs.contains(index);
+        Known(
+            graph
+                .tensors
+                .iter()
+                .enumerate()
+                .map(|(index, tensor)| input(&index) || tensor.constant().is_some() || tensor.is_variable)
+                .collect(),
+        )
+    }
+
+    /// Adds the outputs of an operator. Fails if one of its inputs has no value.
+    fn compute(&mut self, graph: &Subgraph<'_>, node: &Node<'_>) -> std::result::Result<(), String> {
+        let missing = node.operator.inputs.iter().enumerate().find_map(|(at, index)| {
+            let index = (*index)?;
+            (self.0.get(index) == Some(&false)).then_some((at, index))
+        });
+        for &output in &node.operator.outputs {
+            if let Some(known) = self.0.get_mut(output) {
+                *known = true;
+            }
+        }
+        let Some((at, index)) = missing else { return Ok(()) };
+        let name = graph.tensors.get(index).map_or("", |tensor| tensor.name);
+        Err(format!("its input {at}, {}, has no value", Place("tensor", index, &name)))
+    }
+}
+
+/// A call of a plan.
+pub(super) struct Run<'r, 'm> {
+    plan: &'r Plan<'m>,
+    scope: ScopeHandle,
+    device: Device,
+    observe: RefCell<&'r mut dyn FnMut(usize, usize, &Tensor)>,
+    constants: RefCell<HashMap<Constant, Tensor>>,
+}
+
+/// Key of a constant: its subgraph, its tensor, and the order of its axes if it is transposed.
+type Constant = (usize, usize, Vec<usize>);
+
+impl<'r, 'm> Run<'r, 'm> {
+    pub(super) fn new(plan: &'r Plan<'m>, scope: ScopeHandle, observe: &'r mut dyn FnMut(usize, usize, &Tensor)) -> Run<'r, 'm> {
+        let device = scope.device();
+        Run { plan, scope, device, observe: RefCell::new(observe), constants: RefCell::default() }
+    }
+
+    /// Calls a subgraph.
+    pub(super) fn subgraph(&self, subgraph: usize, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let emits = self.plan.subgraphs.get(subgraph).and_then(Option::as_ref).ok_or(Error::Internal)?;
+        let graph = self.plan.model.subgraphs.get(subgraph).ok_or(Error::Internal)?;
+        if inputs.len() != graph.inputs.len() {
+            let (count, got) = (graph.inputs.len(), inputs.len());
+            return Err(Error::message(format!("subgraph {subgraph} has {count} inputs, but got {got}")));
+        }
+        let mut values: Vec<Option<Tensor>> = graph.tensors.iter().map(|_| None).collect();
+        let set = |values: &mut Vec<Option<Tensor>>, index: usize, value: Tensor| {
+            if let Some(slot) = values.get_mut(index) {
+                *slot = Some(value);
+            }
+        };
+        graph.inputs.iter().zip(inputs).for_each(|(&index, input)| set(&mut values, index, input));
+        for (index, (operator, emit)) in graph.operators.iter().zip(emits).enumerate() {
+            let place = |error: Error| error.context(format!("subgraph {subgraph}: {}", Place("operator", index, &operator.code)));
+            let node = Node { model: self.plan.model, graph, subgraph, operator };
+            let outputs = emit(&Inputs { run: self, node, values: &values }).map_err(place)?;
+            if outputs.len() != operator.outputs.len() {
+                let (count, got) = (operator.outputs.len(), outputs.len());
+                return Err(place(Error::message(format!("it has {count} outputs, but computes {got}"))));
+            }
+            for (&output, value) in operator.outputs.iter().zip(outputs) {
+                (self.observe.borrow_mut())(subgraph, output, &value);
+                set(&mut values, output, value);
+            }
+        }
+        let output = |&index: &usize| match values.get(index) {
+            Some(Some(value)) => Ok(value.clone()),
+            _ => self.constant(subgraph, index, &[]),
+        };
+        graph.outputs.iter().map(output).collect()
+    }
+
+    /// Returns a constant, transposed to the order `order` of its axes unless this is empty.
+    fn constant(&self, subgraph: usize, index: usize, order: &[usize]) -> Result<Tensor> {
+        let key = (subgraph, index, order.to_vec());
+        if let Some(constant) = self.constants.borrow().get(&key) {
+            return Ok(constant.clone());
+        }
+        let tensor = self.plan.model.subgraphs.get(subgraph).and_then(|graph| graph.tensors.get(index)).ok_or(Error::Internal)?;
+        let wrong = |what: &str| Error::message(format!("{} {what}", Place("tensor", index, &tensor.name)));
+        let dtype = tensor.kind.dtype().ok_or_else(|| wrong(&format!("is {}, which gradlet does not have", tensor.kind)))?;
+        let data = tensor.constant().ok_or_else(|| wrong("has no value"))?;
+        let constant = match order {
+            [] => Tensor::from_bytes(&self.device, TensorType::new(dtype, Shape::new(&tensor.dims)?), data)?,
+            _ => {
+                let dims: Vec<u32> = order.iter().filter_map(|&axis| tensor.dims.get(axis).copied()).collect();
+                let bytes = transposed(data, &tensor.dims, order, dtype.size());
+                Tensor::from_bytes(&self.device, TensorType::new(dtype, Shape::new(&dims)?), &bytes)?
+            }
+        };
+        self.constants.borrow_mut().insert(key, constant.clone());
+        Ok(constant)
+    }
+}
+
+/// The operands of an operator in a call.
+pub(super) struct Inputs<'c, 'r, 'm> {
+    run: &'c Run<'r, 'm>,
+    node: Node<'m>,
+    values: &'c [Option<Tensor>],
+}
+
+impl Inputs<'_, '_, '_> {
+    /// Returns the scope of the call.
+    pub(super) fn scope(&self) -> &ScopeHandle {
+        &self.run.scope
+    }
+
+    /// Returns the device of new tensors.
+    pub(super) fn device(&self) -> &Device {
+        &self.run.device
+    }
+
+    /// Calls a subgraph.
+    pub(super) fn subgraph(&self, subgraph: usize, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        self.run.subgraph(subgraph, inputs)
+    }
+
+    /// Returns all inputs. Fails if an optional one is missing.
+    pub(super) fn all(&self) -> Result<Vec<Tensor>> {
+        (0..self.node.operator.inputs.len()).map(|at| self.get(at)).collect()
+    }
+
+    /// Returns an input. Fails if it is missing.
+    pub(super) fn get(&self, at: usize) -> Result<Tensor> {
+        self.optional(at)?.ok_or_else(|| Error::message(format!("input {at} is missing")))
+    }
+
+    /// Returns an input, or `None` if it is missing.
+    pub(super) fn optional(&self, at: usize) -> Result<Option<Tensor>> {
+        self.ordered(at, &[])
+    }
+
+    /// Returns an input with the axes in the order `order`. A constant is transposed on the host.
+    pub(super) fn transposed(&self, at: usize, order: &[usize]) -> Result<Tensor> {
+        self.ordered(at, order)?.ok_or_else(|| Error::message(format!("input {at} is missing")))
+    }
+
+    fn ordered(&self, at: usize, order: &[usize]) -> Result<Option<Tensor>> {
+        let Some(index) = self.node.operator.inputs.get(at).copied().flatten() else { return Ok(None) };
+        match (self.values.get(index).and_then(Option::as_ref), order) {
+            (Some(value), []) => Ok(Some(value.clone())),
+            (Some(value), order) => Ok(Some(value.transpose(&order.iter().map(|&axis| axis as u32).collect::<Vec<_>>())?)),
+            (None, order) => self.run.constant(self.node.subgraph, index, order).map(Some),
+        }
+    }
+
+    /// Returns the value of an input that may be a state, or zeros with these dimensions if it is a state without a value.
+    pub(super) fn state(&self, at: usize, like: &Tensor, dims: &[u32]) -> Result<Tensor> {
+        let index = self.node.operator.inputs.get(at).copied().flatten();
+        match index.and_then(|index| self.values.get(index)).and_then(Option::as_ref) {
+            Some(value) => Ok(value.clone()),
+            None => like.like(0.0)?.broadcast_to(dims),
+        }
+    }
+}
+
+/// Returns the elements of a tensor with its axes in another order.
+fn transposed(bytes: &[u8], dims: &[u32], order: &[usize], size: usize) -> Vec<u8> {
+    let stride = |axis: usize| dims.iter().skip(axis + 1).map(|&dim| dim as usize).product::<usize>() * size;
+    let axes: Vec<(usize, usize)> = order.iter().map(|&axis| (dims.get(axis).map_or(1, |&dim| dim as usize), stride(axis))).collect();
+    let mut result = Vec::with_capacity(bytes.len());
+    for element in 0..bytes.len() / size {
+        let (mut rest, mut at) = (element, 0);
+        for &(dim, stride) in axes.iter().rev() {
+            at += rest % dim * stride;
+            rest /= dim;
+        }
+        result.extend_from_slice(bytes.get(at..at + size).unwrap_or_default());
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_is_transposed_like_a_tensor() {
+        let device = gradlet_core::ops::portable_cpu();
+        let elements: Vec<i16> = (0..120).collect();
+        let x = Tensor::new(&device, &elements, &[2, 3, 4, 5]).unwrap();
+        for order in [[1, 2, 3, 0], [1, 2, 0, 3], [3, 1, 0, 2]] {
+            let want = x.transpose(&order.map(|axis| axis as u32)).unwrap();
+            assert_eq!(transposed(&x.bytes().unwrap(), x.dims(), &order, 2), *want.bytes().unwrap());
+        }
+        assert!(transposed(&[], &[2, 0], &[1, 0], 4).is_empty());
+    }
+}

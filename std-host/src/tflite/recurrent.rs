@@ -1,0 +1,83 @@
+//! Recurrent operators, unrolled over time.
+
+use super::node::{Activation, Emit, Imported, Node, one};
+use super::plan::Inputs;
+use crate::formats::tflite::UnidirectionalSequenceLstmOptions;
+use gradlet_core::{Error, Result, Tensor};
+
+/// The inputs of a gate: its weights for the input, those for the last output, those for the cell, and its bias.
+struct Gate {
+    input: usize,
+    recurrent: usize,
+    cell: Option<usize>,
+    bias: usize,
+}
+
+const INPUT: Gate = Gate { input: 1, recurrent: 5, cell: Some(9), bias: 12 };
+const FORGET: Gate = Gate { input: 2, recurrent: 6, cell: Some(10), bias: 13 };
+const CELL: Gate = Gate { input: 3, recurrent: 7, cell: None, bias: 14 };
+const OUTPUT: Gate = Gate { input: 4, recurrent: 8, cell: Some(11), bias: 15 };
+const PROJECTION: [usize; 2] = [16, 17];
+const OUTPUT_STATE: usize = 18;
+const CELL_STATE: usize = 19;
+const NORMALIZATION: std::ops::RangeInclusive<usize> = 20..=23;
+
+/// Imports an LSTM, perhaps with peepholes, a projection, or an input gate that is the inverse of the forget gate.
+pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let options = node.options::<UnidirectionalSequenceLstmOptions<'_>>()?;
+    let activation = Activation::new(options.fused_activation_function())?;
+    if NORMALIZATION.into_iter().any(|at| node.optional(at).is_some()) {
+        return Err("it normalizes its gates".into());
+    }
+    if options.diagonal_recurrent_tensors() {
+        return Err("its recurrent weights are diagonal".into());
+    }
+    for gate in [&FORGET, &CELL, &OUTPUT] {
+        [gate.input, gate.recurrent, gate.bias].into_iter().try_for_each(|at| node.input(at).map(drop))?;
+    }
+    let coupled = node.optional(INPUT.input).is_none();
+    let (cell_clip, projection_clip) = (f64::from(options.cell_clip()), f64::from(options.proj_clip()));
+    let time = if options.time_major() { 0 } else { 1 };
+    one(move |inputs| {
+        let x = inputs.get(0)?;
+        let &[first, second, _] = x.dims() else { return Err(Error::Rank { input: 0 }) };
+        let batch = if time == 0 { second } else { first };
+        let width = |at: usize| inputs.get(at).map(|weights| weights.dims().first().copied().unwrap_or(0));
+        let cells = width(OUTPUT.input)?;
+        let outputs = if inputs.optional(PROJECTION[0])?.is_some() { width(PROJECTION[0])? } else { cells };
+        let mut output = inputs.state(OUTPUT_STATE, &x, &[batch, outputs])?;
+        let mut cell = inputs.state(CELL_STATE, &x, &[batch, cells])?;
+        let mut steps = Vec::new();
+        for x in x.unstack(time)? {
+            let gate = |gate: &Gate, cell: &Tensor| sums(inputs, gate, &x, &output, cell);
+            let forget = gate(&FORGET, &cell)?.sigmoid()?;
+            let input = if coupled { forget.like(1.0)?.sub(&forget)? } else { gate(&INPUT, &cell)?.sigmoid()? };
+            let candidate = activation.apply(gate(&CELL, &cell)?)?;
+            cell = clipped(forget.mul(&cell)?.add(&input.mul(&candidate)?)?, cell_clip)?;
+            let open = gate(&OUTPUT, &cell)?.sigmoid()?;
+            output = open.mul(&activation.apply(cell.clone())?)?;
+            if inputs.optional(PROJECTION[0])?.is_some() {
+                let bias = inputs.optional(PROJECTION[1])?;
+                output = clipped(output.dense(&inputs.transposed(PROJECTION[0], &[1, 0])?, bias.as_ref())?, projection_clip)?;
+            }
+            steps.push(output.clone());
+        }
+        Tensor::stack(&steps, time)
+    })
+}
+
+/// Returns the sums of a gate, before its activation.
+fn sums(inputs: &Inputs<'_, '_, '_>, gate: &Gate, x: &Tensor, output: &Tensor, cell: &Tensor) -> Result<Tensor> {
+    let bias = inputs.get(gate.bias)?;
+    let sums = x.dense(&inputs.transposed(gate.input, &[1, 0])?, Some(&bias))?;
+    let sums = sums.add(&output.dense(&inputs.transposed(gate.recurrent, &[1, 0])?, None)?)?;
+    match gate.cell.map(|at| inputs.optional(at)).transpose()?.flatten() {
+        Some(weights) => sums.add(&cell.mul(&weights)?),
+        None => Ok(sums),
+    }
+}
+
+/// Clips a state, unless the limit is 0.
+fn clipped(x: Tensor, limit: f64) -> Result<Tensor> {
+    if limit > 0.0 { x.clip_by_value(-limit, limit) } else { Ok(x) }
+}
