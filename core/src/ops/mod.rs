@@ -31,9 +31,9 @@ pub use elementwise::{
     round, rsqrt, select, sigmoid, sign, sin, softplus, sqrt, sub, tanh, truncatediv, truncatemod,
 };
 pub use linalg::{dense, matmul};
-#[cfg(feature = "alloc")]
-pub use quantized::Requantization;
 pub use quantized::{Multiplier, dequantize, lookup, quantize, quantized_conv2d, quantized_dense, quantized_depthwise_conv2d, requantize};
+#[cfg(feature = "alloc")]
+pub use quantized::{Requantization, tables};
 pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_grad, sum, top_k,

@@ -12,6 +12,8 @@ pub mod quantized_depthwise_conv2d;
 pub mod requantize;
 #[cfg(feature = "alloc")]
 mod scaling;
+#[cfg(feature = "alloc")]
+pub mod tables;
 
 pub use crate::ops::shared::fixed_point::Multiplier;
 #[cfg(feature = "alloc")]
