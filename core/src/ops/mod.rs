@@ -31,9 +31,12 @@ pub use elementwise::{
     round, rsqrt, select, sigmoid, sign, sin, softplus, sqrt, sub, tanh, truncatediv, truncatemod,
 };
 pub use linalg::{dense, matmul};
-pub use quantized::{Multiplier, dequantize, lookup, quantize, quantized_conv2d, quantized_dense, quantized_depthwise_conv2d, requantize};
+pub use quantized::{
+    Multiplier, dequantize, lookup, quantize, quantized_add, quantized_conv2d, quantized_dense, quantized_depthwise_conv2d, quantized_mul,
+    requantize,
+};
 #[cfg(feature = "alloc")]
-pub use quantized::{Requantization, tables};
+pub use quantized::{PairQuantization, Requantization, tables};
 pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_grad, sum, top_k,
@@ -187,6 +190,8 @@ macro_rules! catalogue {
             124 quantized_dense: I8, I16;
             125 quantized_conv2d: I8, I16;
             126 quantized_depthwise_conv2d: I8, I16;
+            127 quantized_add: I8, I16;
+            128 quantized_mul: I8, I16;
         }
     };
 }

@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn attributes_are_checked() {
-        for words in [&[0u32][..], &[10], &[257], &[], &[1, 1]] {
+        for words in [&[0u32][..], &[11], &[257], &[], &[1, 1]] {
             assert_eq!(run(&F32, words, &[&Value::new(&[1.0f32], &[])], &[]).0, Err(Error::Attribute { index: 0 }));
         }
     }

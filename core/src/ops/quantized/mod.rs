@@ -5,10 +5,13 @@
 
 pub mod dequantize;
 pub mod lookup;
+mod pair;
 pub mod quantize;
+pub mod quantized_add;
 pub mod quantized_conv2d;
 pub mod quantized_dense;
 pub mod quantized_depthwise_conv2d;
+pub mod quantized_mul;
 pub mod requantize;
 #[cfg(feature = "alloc")]
 mod scaling;
@@ -17,4 +20,4 @@ pub mod tables;
 
 pub use crate::ops::shared::fixed_point::Multiplier;
 #[cfg(feature = "alloc")]
-pub use scaling::Requantization;
+pub use {pair::PairQuantization, scaling::Requantization};

@@ -79,10 +79,7 @@ pub static F32: Kernel = Kernel { def: &DEF, dtype: DType::F32, run };
 
 /// The op. Its result is not a float, so it has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    tf_type: Some("QUANTIZE"),
-    ..Op::total(&DEF, "quantize(x), where x is f32, to i8, u8 or i16", Gradient::None("integers have no gradient"))
-};
+pub static OP: Op = Op::total(&DEF, "quantize(x), where x is f32, to i8, u8 or i16", Gradient::None("integers have no gradient"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

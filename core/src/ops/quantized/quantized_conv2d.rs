@@ -143,10 +143,7 @@ crate::ops::kernels!(run: I8 = i8, I16 = i16);
 
 /// The op. It has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    tf_type: Some("CONV_2D"),
-    ..Op::total(&DEF, "quantized_conv2d(x[n,h,w,c], filter[co,kh,kw,c], bias[co], multipliers[co,2])", NO_GRADIENT)
-};
+pub static OP: Op = Op::total(&DEF, "quantized_conv2d(x[n,h,w,c], filter[co,kh,kw,c], bias[co], multipliers[co,2])", NO_GRADIENT);
 
 /// The gradient of ops on quantised tensors.
 #[cfg(feature = "alloc")]

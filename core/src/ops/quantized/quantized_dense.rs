@@ -79,10 +79,7 @@ crate::ops::kernels!(run: I8 = i8, I16 = i16);
 
 /// The op. It has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    tf_type: Some("FULLY_CONNECTED"),
-    ..Op::total(&DEF, "quantized_dense(x[..,k], filter[n,k], bias[n], multipliers[n,2] or [1,2])", NO_GRADIENT)
-};
+pub static OP: Op = Op::total(&DEF, "quantized_dense(x[..,k], filter[n,k], bias[n], multipliers[n,2] or [1,2])", NO_GRADIENT);
 
 #[cfg(feature = "alloc")]
 impl Tensor {

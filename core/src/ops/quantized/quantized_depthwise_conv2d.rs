@@ -125,10 +125,8 @@ crate::ops::kernels!(run: I8 = i8, I16 = i16);
 
 /// The op. It has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    tf_type: Some("DEPTHWISE_CONV_2D"),
-    ..Op::total(&DEF, "quantized_depthwise_conv2d(x[n,h,w,c], filter[1,kh,kw,c*q], bias[c*q], multipliers[c*q,2])", NO_GRADIENT)
-};
+pub static OP: Op =
+    Op::total(&DEF, "quantized_depthwise_conv2d(x[n,h,w,c], filter[1,kh,kw,c*q], bias[c*q], multipliers[c*q,2])", NO_GRADIENT);
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -71,10 +71,7 @@ crate::ops::kernels!(run: I8 = i8, U8 = u8, I16 = i16);
 
 /// The op. Its input is not a float, so it has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    tf_type: Some("QUANTIZE"),
-    ..Op::total(&DEF, "requantize(x), where x is i8, u8 or i16", Gradient::None("integers have no gradient"))
-};
+pub static OP: Op = Op::total(&DEF, "requantize(x), where x is i8, u8 or i16", Gradient::None("integers have no gradient"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {
