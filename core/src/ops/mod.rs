@@ -32,8 +32,8 @@ pub use elementwise::{
 };
 pub use linalg::{dense, matmul};
 pub use quantized::{
-    Multiplier, dequantize, lookup, quantize, quantized_add, quantized_conv2d, quantized_dense, quantized_depthwise_conv2d, quantized_mul,
-    requantize,
+    Multiplier, dequantize, lookup, quantize, quantized_add, quantized_avg_pool2d, quantized_conv2d, quantized_dense,
+    quantized_depthwise_conv2d, quantized_mean, quantized_mul, requantize,
 };
 #[cfg(feature = "alloc")]
 pub use quantized::{PairQuantization, Requantization, tables};
@@ -192,6 +192,8 @@ macro_rules! catalogue {
             126 quantized_depthwise_conv2d: I8, I16;
             127 quantized_add: I8, I16;
             128 quantized_mul: I8, I16;
+            129 quantized_avg_pool2d: I8, I16;
+            130 quantized_mean: I8, I16;
         }
     };
 }

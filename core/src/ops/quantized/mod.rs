@@ -8,9 +8,11 @@ pub mod lookup;
 mod pair;
 pub mod quantize;
 pub mod quantized_add;
+pub mod quantized_avg_pool2d;
 pub mod quantized_conv2d;
 pub mod quantized_dense;
 pub mod quantized_depthwise_conv2d;
+pub mod quantized_mean;
 pub mod quantized_mul;
 pub mod requantize;
 #[cfg(feature = "alloc")]
