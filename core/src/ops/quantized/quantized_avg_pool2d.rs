@@ -83,8 +83,7 @@ crate::ops::kernels!(run: I8 = i8, I16 = i16);
 
 /// The op.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { tf_type: Some("AVERAGE_POOL_2D"), ..Op::total(&DEF, "quantized_avg_pool2d(x[n,h,w,c]), where x is i8 or i16", NO_GRADIENT) };
+pub static OP: Op = Op::total(&DEF, "quantized_avg_pool2d(x[n,h,w,c]), where x is i8 or i16", NO_GRADIENT);
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -13,7 +13,7 @@ use crate::ops::shared::quantized::{Output, Quantized, check_zero_point};
 use crate::ops::shared::reduce;
 use crate::ops::shared::runs::{Runs, run_cost};
 #[cfg(feature = "alloc")]
-use crate::{ops::quantized::Quantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
+use crate::{base::quantization::Quantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
 
@@ -99,8 +99,7 @@ crate::ops::kernels!(run: I8 = i8, I16 = i16);
 
 /// The op.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { tf_type: Some("MEAN"), ..Op::total(&DEF, "quantized_mean(x), where x is i8 or i16, over distinct axes of x", NO_GRADIENT) };
+pub static OP: Op = Op::total(&DEF, "quantized_mean(x), where x is i8 or i16, over distinct axes of x", NO_GRADIENT);
 
 #[cfg(feature = "alloc")]
 impl Tensor {
@@ -114,8 +113,8 @@ impl Tensor {
     /// ```
     /// # use gradlet_core::{Tensor, ops};
     /// # let device = ops::portable_cpu();
-    /// let from = ops::Quantization { scale: 0.5, zero_point: 0 };
-    /// let to = ops::Quantization { scale: 0.25, zero_point: 10 };
+    /// let from = gradlet_core::Quantization { scale: 0.5, zero_point: 0 };
+    /// let to = gradlet_core::Quantization { scale: 0.25, zero_point: 10 };
     /// let x = Tensor::new(&device, &[1i8, 2, 3, -4, -5, -6], &[2, 3])?;
     /// assert_eq!(x.quantized_mean(&[1], false, from, to)?.to_vec::<i8>()?, [14, 0]);
     /// # Ok::<(), gradlet_core::Error>(())
