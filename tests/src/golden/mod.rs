@@ -14,6 +14,7 @@ pub mod event_cases;
 pub mod example_cases;
 pub mod fixtures;
 pub mod image_cases;
+pub mod model_cases;
 pub mod op_cases;
 pub mod ops_table;
 pub mod parsed_json;
@@ -66,7 +67,7 @@ pub fn fixtures(name: &str) -> PathBuf {
 
 /// Returns the folders with cases of files and data, which run only once instead of on every runtime.
 pub fn data_folders() -> Vec<PathBuf> {
-    ["checkpoint", "data", "devices", "events", "image", "tfrecord"].map(fixtures).into()
+    ["checkpoint", "data", "devices", "events", "image", "models", "tfrecord"].map(fixtures).into()
 }
 
 /// Returns the folders to run if the caller passes none. If all runtimes are selected, these are all folders of this package. Otherwise, it
@@ -161,9 +162,10 @@ struct Suite<'s> {
 impl Suite<'_> {
     /// Adds the counts of a folder whose cases run only once.
     fn add(&mut self, folder: &Path, counts: Counts) {
-        println!("{}: {} passed, {} failed", folder.display(), counts.passed, counts.failed);
+        println!("{}: {} passed, {} failed, {} skipped", folder.display(), counts.passed, counts.failed, counts.skipped);
         self.counts.passed += counts.passed;
         self.counts.failed += counts.failed;
+        self.counts.skipped += counts.skipped;
     }
 
     /// Runs a case in the other float types, on runtimes with the kernels of `device`.

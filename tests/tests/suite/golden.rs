@@ -47,3 +47,13 @@ fn a_skip_that_is_out_of_date_fails() {
     let skipped = counts(&["eager"], "neg/random eager it was not known once");
     assert_eq!((skipped.passed, skipped.failed), (all.passed - 1, 1));
 }
+
+/// Runs the models of the folder that `GRADLET_MODELS` names.
+#[test]
+fn golden_models() {
+    let folders = std::env::var_os("GRADLET_MODELS").map(std::path::PathBuf::from);
+    let folders: Vec<_> = [golden::fixtures("models")].into_iter().chain(folders).collect();
+    let counts = golden::run_with(&[], &folders, None, &mut Skips::parse(COMMITTED).unwrap(), &mut Coverage::default()).unwrap();
+    assert_eq!(counts.failed, 0);
+    assert!(counts.passed > 0);
+}
