@@ -10,14 +10,48 @@ const HEIGHT_FIRST: &[usize] = &[1, 2, 3, 0];
 /// Order of the axes of a transposed convolution's filter `[co,kh,kw,c]` as `[kh,kw,co,c]`.
 const TRANSPOSED: &[usize] = &[1, 2, 0, 3];
 
-/// Imports a convolution. If the filter has a fraction of the images' channels, each group of channels has its own filters.
-pub(super) fn conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+/// Returns the options of a convolution.
+pub(super) fn options(node: &Node<'_>) -> Imported<(Conv2DOptions, Activation)> {
     let options = node.options::<Conv<'_>>()?;
-    let activation = Activation::new(options.fused_activation_function())?;
     let conv = Conv2DOptions::default()
         .padding(padding(options.padding())?)
         .strides(positive("strides", [options.stride_h(), options.stride_w()])?)
         .dilations(positive("dilations", [options.dilation_h_factor(), options.dilation_w_factor()])?);
+    Ok((conv, Activation::new(options.fused_activation_function())?))
+}
+
+/// Returns the options of a depthwise convolution.
+pub(super) fn depthwise_options(node: &Node<'_>) -> Imported<(Conv2DOptions, Activation)> {
+    let options = node.options::<DepthwiseConv2DOptions<'_>>()?;
+    let conv = Conv2DOptions::default()
+        .padding(padding(options.padding())?)
+        .strides(positive("strides", [options.stride_h(), options.stride_w()])?)
+        .dilations(positive("dilations", [options.dilation_h_factor(), options.dilation_w_factor()])?);
+    Ok((conv, Activation::new(options.fused_activation_function())?))
+}
+
+/// Returns the options of a transposed convolution, and the height and width of its result.
+pub(super) fn transpose_options(node: &Node<'_>) -> Imported<(Conv2DOptions, Activation, [u32; 2])> {
+    let options = node.options::<TransposeConvOptions<'_>>()?;
+    let conv = Conv2DOptions::default()
+        .padding(padding(options.padding())?)
+        .strides(positive("strides", [options.stride_h(), options.stride_w()])?);
+    let shape = node.numbers::<u32>(0)?;
+    let &[_, height, width, _] = shape.as_slice() else { return Err(format!("its shape is {shape:?}")) };
+    Ok((conv, Activation::new(options.fused_activation_function())?, [height, width]))
+}
+
+/// Returns the activation of a pooling, its padding, its strides and the sides of its window.
+pub(super) fn pool_options(node: &Node<'_>) -> Imported<(Activation, Padding, [u32; 2], [u32; 2])> {
+    let options = node.options::<Pool2DOptions<'_>>()?;
+    let strides = positive("strides", [options.stride_h(), options.stride_w()])?;
+    let size = positive("window's sides", [options.filter_height(), options.filter_width()])?;
+    Ok((Activation::new(options.fused_activation_function())?, padding(options.padding())?, strides, size))
+}
+
+/// Imports a convolution. If the filter has a fraction of the images' channels, each group of channels has its own filters.
+pub(super) fn conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let (conv, activation) = options(node)?;
     one(move |inputs| {
         let (x, filter, bias) = (inputs.get(0)?, inputs.transposed(1, HEIGHT_FIRST)?, inputs.optional(2)?);
         activation.apply(grouped(&x, &filter, bias.as_ref(), &conv)?)
@@ -38,12 +72,7 @@ fn grouped(x: &Tensor, filter: &Tensor, bias: Option<&Tensor>, conv: &Conv2DOpti
 
 /// Imports a depthwise convolution. Its filter `[1,kh,kw,c·m]` has the order of `[kh,kw,c,m]`.
 pub(super) fn depthwise_conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
-    let options = node.options::<DepthwiseConv2DOptions<'_>>()?;
-    let activation = Activation::new(options.fused_activation_function())?;
-    let conv = Conv2DOptions::default()
-        .padding(padding(options.padding())?)
-        .strides(positive("strides", [options.stride_h(), options.stride_w()])?)
-        .dilations(positive("dilations", [options.dilation_h_factor(), options.dilation_w_factor()])?);
+    let (conv, activation) = depthwise_options(node)?;
     one(move |inputs| {
         let (x, filter, bias) = (inputs.get(0)?, inputs.get(1)?, inputs.optional(2)?);
         let (&[.., channels], &[_, height, width, of_filter]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
@@ -55,13 +84,7 @@ pub(super) fn depthwise_conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 
 /// Imports a transposed convolution. Input 0 is the shape of its result.
 pub(super) fn transpose_conv<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
-    let options = node.options::<TransposeConvOptions<'_>>()?;
-    let activation = Activation::new(options.fused_activation_function())?;
-    let conv = Conv2DOptions::default()
-        .padding(padding(options.padding())?)
-        .strides(positive("strides", [options.stride_h(), options.stride_w()])?);
-    let shape = node.numbers::<u32>(0)?;
-    let &[_, height, width, _] = shape.as_slice() else { return Err(format!("its shape is {shape:?}")) };
+    let (conv, activation, [height, width]) = transpose_options(node)?;
     one(move |inputs| {
         let (filter, x, bias) = (inputs.transposed(1, TRANSPOSED)?, inputs.get(2)?, inputs.optional(3)?);
         let y = x.conv2d_transpose(&filter, &conv, [height, width])?;
@@ -71,11 +94,7 @@ pub(super) fn transpose_conv<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 
 /// Imports a pooling.
 pub(super) fn pool<'m>(node: &Node<'m>, pool: fn(&Tensor, [u32; 2], [u32; 2], Padding) -> Result<Tensor>) -> Imported<Emit<'m>> {
-    let options = node.options::<Pool2DOptions<'_>>()?;
-    let activation = Activation::new(options.fused_activation_function())?;
-    let padding = padding(options.padding())?;
-    let strides = positive("strides", [options.stride_h(), options.stride_w()])?;
-    let size = positive("window's sides", [options.filter_height(), options.filter_width()])?;
+    let (activation, padding, strides, size) = pool_options(node)?;
     one(move |inputs| activation.apply(pool(&inputs.get(0)?, size, strides, padding)?))
 }
 

@@ -4,7 +4,7 @@ use super::Unsupported;
 use super::node::{Emit, Node};
 use crate::formats::tflite::{Model, Place, Subgraph};
 use gradlet_core::scope::ScopeHandle;
-use gradlet_core::{Device, Error, Result, Scope, Shape, Tensor, TensorType};
+use gradlet_core::{AffineQuantization, DType, Device, Error, Result, Scope, Shape, Tensor, TensorType};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -118,7 +118,9 @@ impl<'r, 'm> Run<'r, 'm> {
                 *slot = Some(value);
             }
         };
-        graph.inputs.iter().zip(inputs).for_each(|(&index, input)| set(&mut values, index, input));
+        for (&index, input) in graph.inputs.iter().zip(inputs) {
+            set(&mut values, index, scaled(input, graph, index)?);
+        }
         for (index, (operator, emit)) in graph.operators.iter().zip(emits).enumerate() {
             let place = |error: Error| error.context(format!("subgraph {subgraph}: {}", Place("operator", index, &operator.code)));
             let node = Node { model: self.plan.model, graph, subgraph, operator };
@@ -128,6 +130,7 @@ impl<'r, 'm> Run<'r, 'm> {
                 return Err(place(Error::message(format!("it has {count} outputs, but computes {got}"))));
             }
             for (&output, value) in operator.outputs.iter().zip(outputs) {
+                let value = scaled(value, graph, output)?;
                 (self.observe.borrow_mut())(subgraph, output, &value);
                 set(&mut values, output, value);
             }
@@ -160,6 +163,15 @@ impl<'r, 'm> Run<'r, 'm> {
         self.constants.borrow_mut().insert(key, constant.clone());
         Ok(constant)
     }
+}
+
+/// Returns a tensor of integers with the scales that the model has for it.
+fn scaled(value: Tensor, graph: &Subgraph<'_>, index: usize) -> Result<Tensor> {
+    let described = graph.tensors.get(index).and_then(|tensor| tensor.quantization.as_ref());
+    let Some(quantization) = described.filter(|_| matches!(value.dtype(), DType::I8 | DType::U8 | DType::I16)) else { return Ok(value) };
+    let zero_points = quantization.zero_points.iter().map(|&zero_point| zero_point as i32).collect();
+    let axis = quantization.axis as u32;
+    value.with_quantization(AffineQuantization { axis, scales: quantization.scales.clone(), zero_points })
 }
 
 /// The operands of an operator in a call.

@@ -18,7 +18,7 @@ pub(super) fn reduce<'m>(node: &Node<'m>, reduce: fn(&Tensor, &[i32], bool) -> R
 }
 
 /// Returns axes that count from the front, without those that are listed again.
-fn distinct(axes: Vec<i32>, rank: usize) -> Vec<i32> {
+pub(super) fn distinct(axes: Vec<i32>, rank: usize) -> Vec<i32> {
     let rank = i32::try_from(rank).unwrap_or(i32::MAX);
     let mut axes: Vec<i32> = axes.into_iter().map(|axis| if axis < 0 { axis.saturating_add(rank) } else { axis }).collect();
     axes.sort_unstable();

@@ -14,7 +14,7 @@ use crate::ops::shared::pooling::{self, Covered, windows};
 use crate::ops::shared::quantized::{Quantized, check_zero_point};
 #[cfg(feature = "alloc")]
 use crate::{
-    ops::quantized_conv2d::NO_GRADIENT, ops::shared::quantized::limits, ops::shared::window::Padding, tensor::Tensor, tensor::scope::Op,
+    base::quantization::limits, ops::quantized_conv2d::NO_GRADIENT, ops::shared::window::Padding, tensor::Tensor, tensor::scope::Op,
 };
 
 /// Attribute words of the op.

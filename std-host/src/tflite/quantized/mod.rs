@@ -1,0 +1,91 @@
+//! Operators on quantized tensors.
+
+mod elementwise;
+mod hybrid;
+mod products;
+mod reduce;
+
+use super::node::{Activation, Emit, Imported, Node};
+use crate::formats::tflite::Tensor as Described;
+use gradlet_core::{DType, Quantization};
+
+/// An operator: its name and its importer.
+type Row = (&'static str, for<'n, 'm> fn(&'n Node<'m>) -> Imported<Emit<'m>>);
+
+static TABLE: &[Row] = &[
+    ("ADD", |node| elementwise::add(node)),
+    ("AVERAGE_POOL_2D", |node| reduce::average_pool(node)),
+    ("CONCATENATION", |node| elementwise::concat(node)),
+    ("CONV_2D", |node| products::conv2d(node)),
+    ("DEPTHWISE_CONV_2D", |node| products::depthwise_conv2d(node)),
+    ("DEQUANTIZE", |node| elementwise::dequantize(node)),
+    ("FULLY_CONNECTED", |node| products::fully_connected(node)),
+    ("HARD_SWISH", |node| elementwise::hard_swish(node)),
+    ("LEAKY_RELU", |node| elementwise::leaky_relu(node)),
+    ("LOGISTIC", |node| elementwise::logistic(node)),
+    ("MAX_POOL_2D", |node| reduce::max_pool(node)),
+    ("MEAN", |node| reduce::mean(node)),
+    ("MUL", |node| elementwise::mul(node)),
+    ("QUANTIZE", |node| elementwise::quantize(node)),
+    ("RELU", |node| elementwise::relu(node, Activation::Relu)),
+    ("RELU6", |node| elementwise::relu(node, Activation::Relu6)),
+    ("RELU_N1_TO_1", |node| elementwise::relu(node, Activation::ReluN1To1)),
+    ("SOFTMAX", |node| reduce::softmax(node)),
+    ("SUB", |node| elementwise::sub(node)),
+    ("SUM", |node| reduce::sum(node)),
+    ("TANH", |node| elementwise::tanh(node)),
+    ("TRANSPOSE_CONV", |node| products::transpose_conv(node)),
+];
+
+/// Importers of operators with weights of 8 bits and other operands of 32-bit floats.
+static HYBRID: &[Row] = &[
+    ("CONV_2D", |node| hybrid::conv2d(node)),
+    ("DEPTHWISE_CONV_2D", |node| hybrid::depthwise_conv2d(node)),
+    ("FULLY_CONNECTED", |node| hybrid::fully_connected(node)),
+    ("TRANSPOSE_CONV", |node| hybrid::transpose_conv(node)),
+];
+
+/// Imports an operator with a quantized tensor among its operands, results or weights.
+pub(super) fn import<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let name = node.operator.code.to_string();
+    let float = |tensor: Imported<&Described<'_>>| tensor.is_ok_and(|tensor| tensor.kind.dtype() == Some(DType::F32));
+    let table = if float(node.output(0)) && name != "DEQUANTIZE" { HYBRID } else { TABLE };
+    let (_, import) = table.iter().find(|(other, _)| *other == name).ok_or("it is not supported for quantized tensors")?;
+    import(node)
+}
+
+/// Returns the scale and zero point of a tensor that must have one of each.
+fn whole(tensor: &Described<'_>) -> Imported<Quantization> {
+    let quantization = tensor.quantization.as_ref().ok_or_else(|| format!("its tensor {:?} has no scale", tensor.name))?;
+    match (&quantization.scales[..], &quantization.zero_points[..]) {
+        (&[scale], &[zero_point]) => {
+            let zero_point =
+                i32::try_from(zero_point).map_err(|_| format!("its tensor {:?} has the zero point {zero_point}", tensor.name))?;
+            Ok(Quantization { scale, zero_point })
+        }
+        _ => Err(format!("its tensor {:?} has {} scales", tensor.name, quantization.scales.len())),
+    }
+}
+
+/// Returns the element type of a quantized tensor.
+fn dtype_of(tensor: &Described<'_>) -> Imported<DType> {
+    tensor.kind.dtype().ok_or_else(|| format!("its tensor {:?} is {}", tensor.name, tensor.kind))
+}
+
+/// Returns the smallest and the largest element of a tensor that an activation leaves.
+fn range(activation: Activation, tensor: &Described<'_>) -> Imported<Option<(i32, i32)>> {
+    let (least, greatest) = match dtype_of(tensor)? {
+        DType::U8 => (0, u8::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        _ => (i8::MIN.into(), i8::MAX.into()),
+    };
+    let quantization = whole(tensor)?;
+    let nearest = |real: f32| quantization.nearest(real).clamp(least, greatest);
+    Ok(match activation {
+        Activation::None => None,
+        Activation::Relu => Some((nearest(0.0), greatest)),
+        Activation::Relu6 => Some((nearest(0.0), nearest(6.0))),
+        Activation::ReluN1To1 => Some((nearest(-1.0), nearest(1.0))),
+        Activation::Tanh => return Err("its activation TANH is not supported for quantized tensors".into()),
+    })
+}

@@ -1,0 +1,55 @@
+//! Pooling, reductions and softmax.
+
+use super::super::conv::{self, pool_options};
+use super::super::node::{Activation, Emit, Imported, Node, one};
+use super::super::reduce::distinct;
+use super::{dtype_of, range, whole};
+use crate::formats::tflite::{ReducerOptions, SoftmaxOptions};
+use gradlet_core::{DType, Quantization, Result, Tensor};
+
+/// Fails unless x and y have the same quantization.
+fn same(node: &Node<'_>) -> Imported<()> {
+    if whole(node.input(0)?)? == whole(node.output(0)?)? { Ok(()) } else { Err("its input and output have different scales".into()) }
+}
+
+pub(super) fn average_pool<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let (activation, padding, strides, size) = pool_options(node)?;
+    same(node)?;
+    let range = range(activation, node.output(0)?)?;
+    one(move |inputs| inputs.get(0)?.quantized_avg_pool2d(size, strides, padding, range))
+}
+
+pub(super) fn max_pool<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let (activation, padding, strides, size) = pool_options(node)?;
+    same(node)?;
+    let range = range(activation, node.output(0)?)?;
+    one(move |inputs| {
+        let y = conv::max_pool(&inputs.get(0)?, size, strides, padding)?;
+        match range {
+            Some((least, greatest)) => y.maximum(&y.like(least.into())?)?.minimum(&y.like(greatest.into())?),
+            None => Ok(y),
+        }
+    })
+}
+
+fn reduced<'m>(node: &Node<'m>, reduce: fn(&Tensor, &[i32], bool, Quantization, Quantization) -> Result<Tensor>) -> Imported<Emit<'m>> {
+    let keep = node.options::<ReducerOptions<'_>>()?.keep_dims();
+    let (x, y) = (node.input(0)?, node.output(0)?);
+    let (axes, from, to) = (distinct(node.numbers(1)?, x.dims.len()), whole(x)?, whole(y)?);
+    one(move |inputs| reduce(&inputs.get(0)?, &axes, keep, from, to))
+}
+
+pub(super) fn mean<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    reduced(node, Tensor::quantized_mean)
+}
+
+pub(super) fn sum<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    reduced(node, Tensor::quantized_sum)
+}
+
+pub(super) fn softmax<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let (x, y) = (node.input(0)?, node.output(0)?);
+    let (beta, from, to, dtype) = (node.options::<SoftmaxOptions<'_>>()?.beta(), whole(x)?, whole(y)?, dtype_of(x)?);
+    let _ = (to, Activation::None, DType::I8, beta, from, dtype);
+    Err("it is not supported for quantized tensors".into())
+}
