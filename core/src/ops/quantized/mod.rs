@@ -4,6 +4,8 @@
 //! reach it as a fixed-point [`Multiplier`], which is computed when the op is emitted.
 
 pub mod dequantize;
+#[cfg(feature = "alloc")]
+mod exponentials;
 pub mod lookup;
 mod pair;
 pub mod quantize;
@@ -14,6 +16,7 @@ pub mod quantized_dense;
 pub mod quantized_depthwise_conv2d;
 pub mod quantized_mean;
 pub mod quantized_mul;
+pub mod quantized_softmax;
 pub mod requantize;
 #[cfg(feature = "alloc")]
 mod scaling;
