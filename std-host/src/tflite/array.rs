@@ -44,7 +44,18 @@ pub(super) fn pack<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 
 pub(super) fn unpack<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let axis = node.options::<UnpackOptions<'_>>()?.axis();
-    many(move |inputs| inputs.get(0)?.unstack(axis))
+    let count = node.operator.outputs.len();
+    many(move |inputs| {
+        let x = inputs.get(0)?;
+        let at = if axis < 0 { i64::from(axis) + x.dims().len() as i64 } else { axis.into() };
+        let dim = usize::try_from(at).ok().and_then(|at| x.dims().get(at));
+        match dim {
+            Some(&dim) if dim as usize != count => {
+                Err(Error::message(format!("it has {count} outputs, but axis {axis} has {dim} elements")))
+            }
+            _ => x.unstack(axis),
+        }
+    })
 }
 
 /// Imports a split into equal parts. Input 0 is the axis.
@@ -184,16 +195,27 @@ pub(super) fn rank<'m>(_: &Node<'m>) -> Imported<Emit<'m>> {
     one(|inputs| Ok(Tensor::scalar(inputs.device(), inputs.get(0)?.dims().len() as i32)))
 }
 
+/// Greatest number of elements of a range.
+const MAX_RANGE: f64 = 1e6;
+
 pub(super) fn range<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
-    match node.output_dtype(0)? {
-        dtype @ (DType::I32 | DType::I64) => {
-            let (start, end, step) = (node.number::<i64>(0)?, node.number::<i64>(1)?, node.number::<i64>(2)?);
-            one(move |inputs| Tensor::range(inputs.device(), start, end, step)?.cast(dtype))
-        }
-        DType::F32 => {
-            let (start, end, step) = (node.real(0)?, node.real(1)?, node.real(2)?);
-            one(move |inputs| Tensor::range(inputs.device(), start as f32, end as f32, step as f32))
-        }
+    let (start, end, step) = (node.real(0)?, node.real(1)?, node.real(2)?);
+    if step == 0.0 || ((end - start) / step).is_nan() || (end - start) / step > MAX_RANGE {
+        return Err(format!("it is a range from {start} to {end} in steps of {step}"));
+    }
+    let dtype = node.output_dtype(0)?;
+    match dtype {
+        DType::I32 | DType::I64 => one(move |inputs| {
+            let [start, end, step] = [start, end, step].map(|number| number as i64);
+            let count = if step > 0 { (end - start + step - 1) / step } else { (start - end - step - 1) / -step };
+            let numbers: Vec<i64> = (0..count).map(|at| start + at * step).collect();
+            Tensor::new(inputs.device(), &numbers, &[numbers.len() as u32])?.cast(dtype)
+        }),
+        DType::F32 => one(move |inputs| {
+            let count = ((end - start) / step).ceil().max(0.0) as usize;
+            let numbers: Vec<f32> = (0..count).map(|at| start as f32 + at as f32 * step as f32).collect();
+            Tensor::new(inputs.device(), &numbers, &[numbers.len() as u32])
+        }),
         other => Err(format!("it is a range of {other}")),
     }
 }
@@ -292,7 +314,13 @@ pub(super) fn resize_nearest<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     one(move |inputs| resize::nearest(&inputs.get(0)?, size, centres))
 }
 
+/// Greatest side of a resized image.
+const MAX_SIDE: u32 = 1 << 16;
+
 fn size(node: &Node<'_>) -> Imported<[u32; 2]> {
     let size = node.numbers::<u32>(1)?;
-    size.as_slice().try_into().map_err(|_| format!("its size is {size:?}"))
+    match size.as_slice() {
+        &[height, width] if height.max(width) <= MAX_SIDE => Ok([height, width]),
+        _ => Err(format!("its size is {size:?}")),
+    }
 }

@@ -29,14 +29,16 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod table;
+mod variables;
 
 use crate::files::{FileError, FileResult};
 use crate::formats::tflite::{self as format, Subgraph};
-use gradlet_core::{DType, Error, Function, Result, Scope, Tensor, TensorSpec};
+use gradlet_core::{DType, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
 use plan::{Plan, Run};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use variables::Variables;
 
 self_cell::self_cell!(
     struct Checked {
@@ -48,11 +50,12 @@ self_cell::self_cell!(
 
 type Parsed<'a> = format::Model<'a>;
 
-/// A model of TensorFlow Lite. Clones share the file's bytes.
+/// A model of TensorFlow Lite. Clones share the file's bytes and the variables.
 #[derive(Clone)]
 #[doc(alias = "tf.lite.Interpreter")]
 pub struct Model {
     checked: Arc<Checked>,
+    variables: Arc<Variables>,
 }
 
 /// An input or output of a model.
@@ -128,7 +131,9 @@ impl Model {
     }
 
     fn parse(bytes: Vec<u8>) -> std::result::Result<Model, String> {
-        Ok(Model { checked: Arc::new(Checked::try_new(bytes, |bytes| format::read(bytes))?) })
+        let checked = Checked::try_new(bytes, |bytes| format::read(bytes))?;
+        let variables = Variables::new(checked.borrow_dependent().subgraphs.len());
+        Ok(Model { checked: Arc::new(checked), variables: Arc::new(variables) })
     }
 
     fn parsed(&self) -> &Parsed<'_> {
@@ -201,39 +206,74 @@ impl Model {
         self.run(0, scope, inputs, &mut observe)
     }
 
-    /// Calls a signature with inputs by name, in any order. Returns the outputs with their names. Fails as [`Model::call`] does, and if
-    /// the model has no such signature or the signature has other inputs.
-    pub fn call_signature(&self, scope: &dyn Scope, name: &str, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>> {
-        let model = self.parsed();
-        let signature = model.signatures.iter().find(|signature| signature.key == name).ok_or_else(|| {
-            let names: Vec<&str> = model.signatures.iter().map(|signature| signature.key).collect();
-            Error::message(format!("the model has no signature {name:?}, but {names:?}"))
-        })?;
-        let graph = model.subgraphs.get(signature.subgraph).ok_or(Error::Internal)?;
-        let names: Vec<&str> = signature.inputs.iter().map(|(name, _)| *name).collect();
-        if let Some((other, _)) = inputs.iter().find(|(input, _)| !names.contains(input)) {
-            return Err(Error::message(format!("signature {name:?} has no input {other:?}, but {names:?}")));
-        }
-        let given = |index: &usize| {
-            let wanted = signature.inputs.iter().find(|(_, tensor)| tensor == index).map_or("", |(name, _)| name);
-            let input = inputs.iter().find(|(input, _)| *input == wanted).map(|(_, tensor)| *tensor);
-            input.ok_or_else(|| Error::message(format!("signature {name:?} needs input {wanted:?}")))
-        };
-        let ordered = graph.inputs.iter().map(given).collect::<Result<Vec<&Tensor>>>()?;
-        let outputs = self.run(signature.subgraph, scope, &ordered, &mut |_, _, _| ())?;
-        let at = |index: usize| graph.outputs.iter().position(|&output| output == index).and_then(|at| outputs.get(at));
-        let named = |&(name, index): &(&str, usize)| Ok((name.to_string(), at(index).ok_or(Error::Internal)?.clone()));
-        signature.outputs.iter().map(named).collect()
-    }
-
     /// Returns the model as a function, which compiles it for the device of its first call. Its signature has the types of
     /// [`Model::inputs`]. Fails if an operator is not supported; the error lists all of them.
     pub fn function(&self) -> Result<Function<Vec<Tensor>, Vec<Tensor>>> {
-        Plan::new(self.parsed(), 0).map_err(refused)?;
-        let specs = self.inputs().iter().map(spec).collect::<Result<Vec<TensorSpec>>>()?;
+        let order = |count: usize| (0..count).collect();
+        let entry = Entry { subgraph: 0, inputs: order(self.inputs().len()), outputs: order(self.outputs().len()) };
+        self.compiled("model", entry, &self.inputs())
+    }
+
+    /// Calls a signature with its inputs by name, in any order. Returns its outputs by name. Fails as [`Model::call`] does, and if the
+    /// model has no such signature or the signature has other inputs.
+    pub fn call_signature(&self, scope: &dyn Scope, name: &str, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>> {
+        let (entry, signature) = self.entry(name)?;
+        if let Some((other, _)) = inputs.iter().find(|(input, _)| signature.inputs.iter().all(|info| info.name != *input)) {
+            let names: Vec<&str> = signature.inputs.iter().map(|info| info.name.as_str()).collect();
+            return Err(Error::message(format!("signature {name:?} has no input {other:?}, but {names:?}")));
+        }
+        let given = |info: &TensorInfo| {
+            let input = inputs.iter().find(|(input, _)| *input == info.name).map(|(_, tensor)| *tensor);
+            input.ok_or_else(|| Error::message(format!("signature {name:?} needs input {:?}", info.name)))
+        };
+        let ordered = signature.inputs.iter().map(given).collect::<Result<Vec<&Tensor>>>()?;
+        let outputs = self.enter(&entry, scope, &ordered)?;
+        Ok(signature.outputs.into_iter().map(|info| info.name).zip(outputs).collect())
+    }
+
+    /// Returns a signature as a function like [`Model::function`], with arguments and results in the order of [`Signature`].
+    pub fn signature_function(&self, name: &str) -> Result<Function<Vec<Tensor>, Vec<Tensor>>> {
+        let (entry, signature) = self.entry(name)?;
+        self.compiled(name, entry, &signature.inputs)
+    }
+
+    /// Returns the variables that calls have created so far, in the order of their names.
+    pub fn variables(&self) -> Vec<Variable> {
+        self.variables.all().into_iter().filter(Variable::is_built).collect()
+    }
+
+    /// Finds a signature.
+    fn entry(&self, name: &str) -> Result<(Entry, Signature)> {
+        let model = self.parsed();
+        let at = model.signatures.iter().position(|signature| signature.key == name).ok_or_else(|| {
+            let names: Vec<&str> = model.signatures.iter().map(|signature| signature.key).collect();
+            Error::message(format!("the model has no signature {name:?}, but {names:?}"))
+        })?;
+        let (Some(signature), Some(described)) = (model.signatures.get(at), self.signatures().into_iter().nth(at)) else {
+            return Err(Error::Internal);
+        };
+        let graph = model.subgraphs.get(signature.subgraph).ok_or(Error::Internal)?;
+        let position = |tensor: usize, list: &[usize]| list.iter().position(|&index| index == tensor).ok_or(Error::Internal);
+        let named: Vec<usize> = signature.inputs.iter().map(|&(_, tensor)| tensor).collect();
+        let inputs = graph.inputs.iter().map(|&input| position(input, &named)).collect::<Result<Vec<usize>>>();
+        let inputs = inputs.map_err(|_| Error::message(format!("signature {name:?} does not name all inputs of its subgraph")))?;
+        let outputs = signature.outputs.iter().map(|&(_, output)| position(output, &graph.outputs)).collect::<Result<Vec<usize>>>()?;
+        Ok((Entry { subgraph: signature.subgraph, inputs, outputs }, described))
+    }
+
+    fn compiled(&self, name: &str, entry: Entry, inputs: &[TensorInfo]) -> Result<Function<Vec<Tensor>, Vec<Tensor>>> {
+        Plan::new(self.parsed(), entry.subgraph).map_err(refused)?;
+        let specs = inputs.iter().map(spec).collect::<Result<Vec<TensorSpec>>>()?;
         let model = self.clone();
-        let body = move |scope: &dyn Scope, inputs: Vec<Tensor>| model.call(scope, &inputs.iter().collect::<Vec<_>>());
-        Ok(Function::new(body).named("model").with_signature(&specs))
+        let body = move |scope: &dyn Scope, inputs: Vec<Tensor>| model.enter(&entry, scope, &inputs.iter().collect::<Vec<_>>());
+        Ok(Function::new(body).named(name).with_signature(&specs))
+    }
+
+    fn enter(&self, entry: &Entry, scope: &dyn Scope, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let input = |&at: &usize| inputs.get(at).copied().ok_or(Error::Arity { got: inputs.len() as u8 });
+        let inputs = entry.inputs.iter().map(input).collect::<Result<Vec<&Tensor>>>()?;
+        let outputs = self.run(entry.subgraph, scope, &inputs, &mut |_, _, _| ())?;
+        entry.outputs.iter().map(|&at| outputs.get(at).cloned().ok_or(Error::Internal)).collect()
     }
 
     fn run(
@@ -255,8 +295,17 @@ impl Model {
                 return Err(Error::message(format!("input {at} must be {spec}, not {}", input.tensor_type())));
             }
         }
-        Run::new(&plan, scope.handle(), observe).subgraph(subgraph, inputs.iter().map(|&input| input.clone()).collect())
+        Run::new(&plan, &self.variables, scope.handle(), observe).subgraph(subgraph, inputs.iter().map(|&input| input.clone()).collect())
     }
+}
+
+/// A subgraph as a function whose arguments and results have an order of their own.
+struct Entry {
+    subgraph: usize,
+    /// For each input of the subgraph, the number of the argument.
+    inputs: Vec<usize>,
+    /// For each result, the number of the subgraph's output.
+    outputs: Vec<usize>,
 }
 
 impl fmt::Debug for Model {

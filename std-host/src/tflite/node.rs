@@ -1,7 +1,9 @@
 //! An operator as the importers see it: its options, its constants, and the types of its tensors.
 
 use super::plan::Inputs;
-use crate::formats::tflite::{IfOptions, Model, Operator, OptionsTable, Place, Subgraph, Tensor as Described, WhileOptions};
+use crate::formats::tflite::{
+    CallOnceOptions, IfOptions, Model, Operator, OptionsTable, Place, Subgraph, Tensor as Described, WhileOptions,
+};
 use gradlet_core::ops::conv2d::Padding;
 use gradlet_core::{DType, Result, Tensor};
 
@@ -111,6 +113,7 @@ impl<'m> Node<'m> {
             "WHILE" => {
                 self.options::<WhileOptions<'_>>().map(|options| vec![options.cond_subgraph_index(), options.body_subgraph_index()])?
             }
+            "CALL_ONCE" => vec![self.options::<CallOnceOptions<'_>>()?.init_subgraph_index()],
             _ => Vec::new(),
         };
         callees.into_iter().map(|callee| self.callee(callee)).collect()

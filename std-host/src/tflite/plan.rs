@@ -2,18 +2,28 @@
 
 use super::Unsupported;
 use super::node::{Emit, Node};
-use crate::formats::tflite::{Model, Place, Subgraph};
+use super::variables::Variables;
+use crate::formats::tflite::{ElementType, Model, Place, Subgraph};
 use gradlet_core::scope::ScopeHandle;
-use gradlet_core::{AffineQuantization, DType, Device, Error, Result, Scope, Shape, Tensor, TensorType};
+use gradlet_core::{AffineQuantization, DType, Device, Eager, Error, Result, Scope, Shape, Tensor, TensorType};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// The operators of a subgraph and of those that it calls.
 pub(super) struct Plan<'m> {
     model: &'m Model<'m>,
-    /// For each subgraph, its operators, or `None` if it is not called.
-    subgraphs: Vec<Option<Vec<Emit<'m>>>>,
+    /// For each subgraph, `None` if it is not called.
+    subgraphs: Vec<Option<Planned<'m>>>,
 }
+
+struct Planned<'m> {
+    emits: Vec<Emit<'m>>,
+    /// Number of subgraphs in the longest chain of calls from this one, itself included.
+    height: usize,
+}
+
+/// Greatest number of subgraphs that call each other in a chain, which limits the depth of recursion.
+const MAX_HEIGHT: usize = 32;
 
 impl<'m> Plan<'m> {
     /// Plans a subgraph, and those that it calls. Fails with all operators that cannot be imported.
@@ -24,12 +34,12 @@ impl<'m> Plan<'m> {
         if unsupported.is_empty() { Ok(plan) } else { Err(unsupported) }
     }
 
-    /// Plans a subgraph, which the subgraphs `callers` are calling.
+    /// Plans a subgraph, which the subgraphs `callers` call in a chain.
     fn add(&mut self, subgraph: usize, callers: &mut Vec<usize>, unsupported: &mut Vec<Unsupported>) {
         let (model, known) = (self.model, self.subgraphs.get(subgraph).is_none_or(Option::is_some));
         let Some(graph) = model.subgraphs.get(subgraph).filter(|_| !known) else { return };
         callers.push(subgraph);
-        let mut emits = Vec::new();
+        let (mut emits, mut height) = (Vec::new(), 1);
         let mut known = Known::new(graph);
         for (index, operator) in graph.operators.iter().enumerate() {
             let node = Node { model, graph, subgraph, operator };
@@ -42,15 +52,30 @@ impl<'m> Plan<'m> {
             }
             match node.callees() {
                 Ok(callees) if callees.iter().any(|callee| callers.contains(callee)) => refuse("its subgraph calls itself".into()),
-                Ok(callees) => callees.into_iter().for_each(|callee| self.add(callee, callers, unsupported)),
+                Ok(callees) if !callees.is_empty() && callers.len() >= MAX_HEIGHT => refuse(deep()),
+                Ok(callees) => {
+                    callees.iter().for_each(|&callee| self.add(callee, callers, unsupported));
+                    height = callees.iter().map(|&callee| 1 + self.height(callee)).fold(height, usize::max);
+                    if height > MAX_HEIGHT {
+                        unsupported.push(Unsupported { subgraph, operator: index, name: operator.code.to_string(), reason: deep() });
+                    }
+                }
                 Err(reason) => refuse(reason),
             }
         }
         callers.pop();
         if let Some(planned) = self.subgraphs.get_mut(subgraph) {
-            *planned = Some(emits);
+            *planned = Some(Planned { emits, height });
         }
     }
+
+    fn height(&self, subgraph: usize) -> usize {
+        self.subgraphs.get(subgraph).and_then(Option::as_ref).map_or(0, |planned| planned.height)
+    }
+}
+
+fn deep() -> String {
+    format!("more than {MAX_HEIGHT} subgraphs call each other in a chain")
 }
 
 /// The tensors of a subgraph that have a value at some point of its operators.
@@ -89,6 +114,7 @@ impl Known {
 /// A call of a plan.
 pub(super) struct Run<'r, 'm> {
     plan: &'r Plan<'m>,
+    variables: &'r Variables,
     scope: ScopeHandle,
     device: Device,
     observe: RefCell<&'r mut dyn FnMut(usize, usize, &Tensor)>,
@@ -99,14 +125,19 @@ pub(super) struct Run<'r, 'm> {
 type Constant = (usize, usize, Vec<usize>);
 
 impl<'r, 'm> Run<'r, 'm> {
-    pub(super) fn new(plan: &'r Plan<'m>, scope: ScopeHandle, observe: &'r mut dyn FnMut(usize, usize, &Tensor)) -> Run<'r, 'm> {
+    pub(super) fn new(
+        plan: &'r Plan<'m>,
+        variables: &'r Variables,
+        scope: ScopeHandle,
+        observe: &'r mut dyn FnMut(usize, usize, &Tensor),
+    ) -> Run<'r, 'm> {
         let device = scope.device();
-        Run { plan, scope, device, observe: RefCell::new(observe), constants: RefCell::default() }
+        Run { plan, variables, scope, device, observe: RefCell::new(observe), constants: RefCell::default() }
     }
 
     /// Calls a subgraph.
     pub(super) fn subgraph(&self, subgraph: usize, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        let emits = self.plan.subgraphs.get(subgraph).and_then(Option::as_ref).ok_or(Error::Internal)?;
+        let emits = &self.plan.subgraphs.get(subgraph).and_then(Option::as_ref).ok_or(Error::Internal)?.emits;
         let graph = self.plan.model.subgraphs.get(subgraph).ok_or(Error::Internal)?;
         if inputs.len() != graph.inputs.len() {
             let (count, got) = (graph.inputs.len(), inputs.len());
@@ -125,11 +156,15 @@ impl<'r, 'm> Run<'r, 'm> {
             let place = |error: Error| error.context(format!("subgraph {subgraph}: {}", Place("operator", index, &operator.code)));
             let node = Node { model: self.plan.model, graph, subgraph, operator };
             let outputs = emit(&Inputs { run: self, node, values: &values }).map_err(place)?;
-            if outputs.len() != operator.outputs.len() {
-                let (count, got) = (operator.outputs.len(), outputs.len());
-                return Err(place(Error::message(format!("it has {count} outputs, but computes {got}"))));
+            let kind = |index: &usize| graph.tensors.get(*index).map(|tensor| tensor.kind);
+            let wanted: Vec<usize> = operator.outputs.iter().copied().filter(|index| kind(index) != Some(ElementType::RESOURCE)).collect();
+            if outputs.len() != wanted.len() {
+                return Err(place(Error::message(format!("it has {} outputs, but computes {}", wanted.len(), outputs.len()))));
             }
-            for (&output, value) in operator.outputs.iter().zip(outputs) {
+            for (output, value) in wanted.into_iter().zip(outputs) {
+                if let Some(kind) = kind(&output).filter(|kind| kind.dtype() != Some(value.dtype())) {
+                    return Err(place(Error::message(format!("its output is {kind}, but it computes {}", value.tensor_type()))));
+                }
                 let value = scaled(value, graph, output)?;
                 (self.observe.borrow_mut())(subgraph, output, &value);
                 set(&mut values, output, value);
@@ -192,9 +227,20 @@ impl Inputs<'_, '_, '_> {
         &self.run.device
     }
 
+    /// Returns the variables of the model.
+    pub(super) fn variables(&self) -> &Variables {
+        self.run.variables
+    }
+
     /// Calls a subgraph.
     pub(super) fn subgraph(&self, subgraph: usize, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
         self.run.subgraph(subgraph, inputs)
+    }
+
+    /// Calls a subgraph without inputs, and computes it even if the scope of the call is a trace.
+    pub(super) fn eagerly(&self, subgraph: usize) -> Result<()> {
+        let scope = Eager::new(&self.run.device).handle();
+        Run::new(self.run.plan, self.run.variables, scope, &mut |_, _, _| ()).subgraph(subgraph, Vec::new()).map(drop)
     }
 
     /// Returns all inputs. Fails if an optional one is missing.

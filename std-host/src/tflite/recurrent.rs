@@ -22,6 +22,9 @@ const OUTPUT_STATE: usize = 18;
 const CELL_STATE: usize = 19;
 const NORMALIZATION: std::ops::RangeInclusive<usize> = 20..=23;
 
+/// Greatest number of steps. Each is a dozen ops.
+const MAX_STEPS: u32 = 10_000;
+
 /// Imports an LSTM, perhaps with peepholes, a projection, or an input gate that is the inverse of the forget gate.
 pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let options = node.options::<UnidirectionalSequenceLstmOptions<'_>>()?;
@@ -41,13 +44,16 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     one(move |inputs| {
         let x = inputs.get(0)?;
         let &[first, second, _] = x.dims() else { return Err(Error::Rank { input: 0 }) };
-        let batch = if time == 0 { second } else { first };
+        let (steps, batch) = if time == 0 { (first, second) } else { (second, first) };
+        if steps > MAX_STEPS {
+            return Err(Error::message(format!("it has {steps} steps, but at most {MAX_STEPS} can be unrolled")));
+        }
         let width = |at: usize| inputs.get(at).map(|weights| weights.dims().first().copied().unwrap_or(0));
         let cells = width(OUTPUT.input)?;
         let outputs = if inputs.optional(PROJECTION[0])?.is_some() { width(PROJECTION[0])? } else { cells };
         let mut output = inputs.state(OUTPUT_STATE, &x, &[batch, outputs])?;
         let mut cell = inputs.state(CELL_STATE, &x, &[batch, cells])?;
-        let mut steps = Vec::new();
+        let mut results = Vec::new();
         for x in x.unstack(time)? {
             let gate = |gate: &Gate, cell: &Tensor| sums(inputs, gate, &x, &output, cell);
             let forget = gate(&FORGET, &cell)?.sigmoid()?;
@@ -60,9 +66,9 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
                 let bias = inputs.optional(PROJECTION[1])?;
                 output = clipped(output.dense(&inputs.transposed(PROJECTION[0], &[1, 0])?, bias.as_ref())?, projection_clip)?;
             }
-            steps.push(output.clone());
+            results.push(output.clone());
         }
-        Tensor::stack(&steps, time)
+        Tensor::stack(&results, time)
     })
 }
 

@@ -1,8 +1,8 @@
 //! The table of operators.
 
 use super::node::{Emit, Imported, Node};
-use super::{array, control, conv, elementwise as each, linear, quantized, recurrent, reduce};
-use crate::formats::tflite::{Code, ConcatenationOptions, Pool2DOptions, Tensor as Described};
+use super::{array, control, conv, elementwise as each, linear, quantized, recurrent, reduce, variables};
+use crate::formats::tflite::{Code, ConcatenationOptions, ElementType, Pool2DOptions, Tensor as Described};
 use gradlet_core::{DType, Tensor};
 use std::ops::RangeInclusive;
 
@@ -29,10 +29,12 @@ static TABLE: &[Row] = &[
     ("ADD_N", ANY, Computes, |_| each::add_n()),
     ("ARG_MAX", 2..=2, Moves, |node| reduce::position(node, Tensor::argmax)),
     ("ARG_MIN", 2..=2, Moves, |node| reduce::position(node, Tensor::argmin)),
+    ("ASSIGN_VARIABLE", 2..=2, Moves, |node| variables::assign(node)),
     ("AVERAGE_POOL_2D", 1..=1, Computes, |node| conv::pool(node, Tensor::avg_pool2d)),
     ("BATCH_MATMUL", 2..=2, Computes, |node| linear::batch_matmul(node)),
     ("BATCH_TO_SPACE_ND", 3..=3, Moves, |node| array::batch_to_space(node)),
     ("BROADCAST_TO", 2..=2, Moves, |node| array::broadcast_to(node)),
+    ("CALL_ONCE", 0..=0, Moves, |node| variables::call_once(node)),
     ("CAST", 1..=1, Computes, |node| each::cast(node)),
     ("CEIL", 1..=1, Computes, |_| each::unary(Tensor::ceil)),
     ("CONCATENATION", ANY, Moves, |node| array::concat(node)),
@@ -86,6 +88,7 @@ static TABLE: &[Row] = &[
     ("PRELU", 2..=2, Computes, |_| each::prelu()),
     ("RANGE", 3..=3, Moves, |node| array::range(node)),
     ("RANK", 1..=1, Moves, |node| array::rank(node)),
+    ("READ_VARIABLE", 1..=1, Moves, |node| variables::read(node)),
     ("REDUCE_ALL", 2..=2, Moves, |node| reduce::reduce(node, Tensor::all)),
     ("REDUCE_ANY", 2..=2, Moves, |node| reduce::reduce(node, Tensor::any)),
     ("REDUCE_MAX", 2..=2, Moves, |node| reduce::reduce(node, Tensor::max)),
@@ -127,6 +130,7 @@ static TABLE: &[Row] = &[
     ("TRANSPOSE_CONV", 3..=4, Computes, |node| conv::transpose_conv(node)),
     ("UNIDIRECTIONAL_SEQUENCE_LSTM", 1..=24, Computes, |node| recurrent::lstm(node)),
     ("UNPACK", 1..=1, Moves, |node| array::unpack(node)),
+    ("VAR_HANDLE", 0..=0, Moves, |node| variables::handle(node)),
     ("WHILE", ANY, Moves, |node| control::repeat(node)),
     ("ZEROS_LIKE", 1..=1, Computes, |_| each::unary(Tensor::zeros_like)),
 ];
@@ -134,7 +138,9 @@ static TABLE: &[Row] = &[
 /// Imports an operator. The error is the reason why it cannot be imported.
 pub(super) fn import<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let Code::Builtin(name) = node.operator.code else { return Err("only TensorFlow Lite's own operators are supported".into()) };
-    if let Some(tensor) = node.tensors().find(|tensor| tensor.kind.dtype().is_none()) {
+    let handles = matches!(name, "VAR_HANDLE" | "READ_VARIABLE" | "ASSIGN_VARIABLE");
+    let foreign = |tensor: &Described<'_>| tensor.kind.dtype().is_none() && !(handles && tensor.kind == ElementType::RESOURCE);
+    if let Some(tensor) = node.tensors().find(|tensor| foreign(tensor)) {
         return Err(format!("its tensor {:?} is {}, which gradlet does not have", tensor.name, tensor.kind));
     }
     let row = TABLE.iter().find(|row| row.0 == name);

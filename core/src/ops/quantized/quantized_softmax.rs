@@ -132,7 +132,6 @@ pub static I16: Kernel = Kernel { def: &DEF, dtype: DType::I16, run: run_i16 };
 /// The op.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    tf_type: Some("SOFTMAX"),
     ..Op::total(&DEF, "quantized_softmax(x, table), where x is i8 and the table i32[n], or x i16 and the table i16[2,513]", NO_GRADIENT)
 };
 
@@ -148,7 +147,7 @@ impl Tensor {
     /// # use gradlet_core::{Tensor, ops};
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[10i8, 10, 12, 0], &[4])?;
-    /// let y = x.quantized_softmax(ops::Quantization { scale: 0.5, zero_point: -5 }, 1.0)?;
+    /// let y = x.quantized_softmax(gradlet_core::Quantization { scale: 0.5, zero_point: -5 }, 1.0)?;
     /// assert_eq!(y.to_vec::<i8>()?, [-74, -74, 19, -128]);
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```

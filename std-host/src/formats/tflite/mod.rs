@@ -9,11 +9,11 @@ mod tests;
 pub(crate) use names::{Code, ElementType};
 pub(crate) use read::read;
 pub(crate) use schema::{
-    AddOptions, BatchMatMulOptions, ConcatenationOptions, Conv2DOptions, CumsumOptions, DepthToSpaceOptions, DepthwiseConv2DOptions,
-    DivOptions, FullyConnectedOptions, GatherOptions, GeluOptions, IfOptions, LeakyReluOptions, MirrorPadOptions, MulOptions,
-    OneHotOptions, Options, OptionsTable, PackOptions, Pool2DOptions, ReducerOptions, ReshapeOptions, ResizeBilinearOptions,
+    AddOptions, BatchMatMulOptions, CallOnceOptions, ConcatenationOptions, Conv2DOptions, CumsumOptions, DepthToSpaceOptions,
+    DepthwiseConv2DOptions, DivOptions, FullyConnectedOptions, GatherOptions, GeluOptions, IfOptions, LeakyReluOptions, MirrorPadOptions,
+    MulOptions, OneHotOptions, Options, OptionsTable, PackOptions, Pool2DOptions, ReducerOptions, ReshapeOptions, ResizeBilinearOptions,
     ResizeNearestNeighborOptions, SoftmaxOptions, SpaceToDepthOptions, SqueezeOptions, StridedSliceOptions, SubOptions,
-    TransposeConvOptions, UnidirectionalSequenceLstmOptions, UnpackOptions, WhileOptions,
+    TransposeConvOptions, UnidirectionalSequenceLstmOptions, UnpackOptions, VarHandleOptions, WhileOptions,
 };
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Pooling, reductions and softmax.
 
 use super::super::conv::{self, pool_options};
-use super::super::node::{Activation, Emit, Imported, Node, one};
+use super::super::node::{Emit, Imported, Node, one};
 use super::super::reduce::distinct;
 use super::{dtype_of, range, whole};
 use crate::formats::tflite::{ReducerOptions, SoftmaxOptions};
@@ -49,7 +49,14 @@ pub(super) fn sum<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 
 pub(super) fn softmax<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let (x, y) = (node.input(0)?, node.output(0)?);
-    let (beta, from, to, dtype) = (node.options::<SoftmaxOptions<'_>>()?.beta(), whole(x)?, whole(y)?, dtype_of(x)?);
-    let _ = (to, Activation::None, DType::I8, beta, from, dtype);
-    Err("it is not supported for quantized tensors".into())
+    let (beta, from, to) = (node.options::<SoftmaxOptions<'_>>()?.beta(), whole(x)?, whole(y)?);
+    // TensorFlow Lite's softmax has this scale in any case.
+    let wanted = match dtype_of(y)? {
+        DType::I16 => Quantization { scale: 1.0 / 32768.0, zero_point: 0 },
+        _ => Quantization { scale: 1.0 / 256.0, zero_point: i8::MIN.into() },
+    };
+    if dtype_of(x)? != dtype_of(y)? || to != wanted {
+        return Err(format!("its output is {} with {to}, not {} with {wanted}", y.kind, x.kind));
+    }
+    one(move |inputs| inputs.get(0)?.quantized_softmax(from, beta))
 }
