@@ -82,13 +82,15 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn quantized_add(&self, other: &Tensor, scaling: &PairQuantization) -> Result<Tensor> {
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(scaling, self.dtype(), false)?]), &[self, other])
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(scaling, self.dtype(), false)?]), &[self, other])?
+            .with_quantization(scaling.output)
     }
 
     /// Returns the difference of two quantised tensors, broadcast. It has the bits of TensorFlow Lite's reference kernel of SUB. Fails as
     /// [`Tensor::quantized_add`] does.
     pub fn quantized_sub(&self, other: &Tensor, scaling: &PairQuantization) -> Result<Tensor> {
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(scaling, self.dtype(), true)?]), &[self, other])
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(scaling, self.dtype(), true)?]), &[self, other])?
+            .with_quantization(scaling.output)
     }
 }
 

@@ -104,7 +104,8 @@ impl Tensor {
     pub fn quantized_avg_pool2d(&self, ksize: [u32; 2], strides: [u32; 2], padding: Padding, range: Option<(i32, i32)>) -> Result<Tensor> {
         let window = pooling::Attributes::new(ksize, strides, padding)?;
         let (least, greatest) = range.or(limits(self.dtype())).unwrap_or_default();
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes { window, range: [least, greatest] }]), &[self])
+        let y = Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes { window, range: [least, greatest] }]), &[self])?;
+        self.quantization().cloned().map_or(Ok(y.clone()), |quantization| y.with_quantization(quantization))
     }
 }
 

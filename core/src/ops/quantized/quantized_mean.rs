@@ -136,7 +136,7 @@ fn emit(x: &Tensor, axes: &[i32], keepdims: bool, from: Quantization, to: Quanti
     to.check(x.dtype())?;
     let own = Attributes { zero_points: [from.zero_point, to.zero_point], multiplier };
     let words: Vec<u32> = [bytemuck::cast_slice(&[own]), &*reduce::attributes(x, axes, keepdims)?].concat();
-    Tensor::emit1(&OP, &words, &[x])
+    Tensor::emit1(&OP, &words, &[x])?.with_quantization(to)
 }
 
 /// Returns the ratio of the scales.

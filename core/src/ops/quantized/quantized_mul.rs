@@ -65,7 +65,8 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn quantized_mul(&self, other: &Tensor, scaling: &PairQuantization) -> Result<Tensor> {
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(scaling, self.dtype())?]), &[self, other])
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(scaling, self.dtype())?]), &[self, other])?
+            .with_quantization(scaling.output)
     }
 }
 

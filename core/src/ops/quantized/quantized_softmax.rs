@@ -17,10 +17,7 @@ use crate::ops::shared::fixed_point::{Multiplier, doubling_high, rounding_shift}
 use crate::ops::shared::lanes;
 #[cfg(feature = "alloc")]
 use crate::{
-    ops::quantized::{Quantization, exponentials},
-    ops::quantized_conv2d::NO_GRADIENT,
-    tensor::Tensor,
-    tensor::scope::Op,
+    base::quantization::Quantization, ops::quantized::exponentials, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op,
 };
 #[cfg(feature = "alloc")]
 use alloc::format;
@@ -159,10 +156,12 @@ impl Tensor {
         let (device, scale) = (self.device()?, f64::from(from.scale) * f64::from(beta));
         if self.dtype() == DType::I8 {
             let table = exponentials::of_differences(scale);
-            return Tensor::emit1(&OP, &[], &[self, &Tensor::new(&device, &table, &[table.len() as u32])?]);
+            let y = Tensor::emit1(&OP, &[], &[self, &Tensor::new(&device, &table, &[table.len() as u32])?])?;
+            return y.with_quantization(Quantization { scale: 1.0 / 256.0, zero_point: i8::MIN.into() });
         }
         let table = Tensor::new(&device, &exponentials::of_fractions(), &[2, ENTRIES as u32])?;
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[Multiplier::new(scale / (10.0 / 65535.0))]), &[self, &table])
+        let y = Tensor::emit1(&OP, bytemuck::cast_slice(&[Multiplier::new(scale / (10.0 / 65535.0))]), &[self, &table])?;
+        y.with_quantization(Quantization { scale: 1.0 / 32768.0, zero_point: 0 })
     }
 }
 
