@@ -94,11 +94,12 @@ pub(super) fn fully_connected<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     })
 }
 
+/// Imports a convolution. Weights with one scale for all channels meet floats without a zero point.
 pub(super) fn conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let ((conv, activation), scales) = (options(node)?, weights(node)?);
     one(move |inputs| {
         let (x, filter) = (inputs.get(0)?, inputs.transposed(1, &[1, 2, 3, 0])?.cast(DType::F32)?);
-        let Quantized { integers, scale } = quantized(&x, &[1, 2, 3], true)?;
+        let Quantized { integers, scale } = quantized(&x, &[1, 2, 3], scales.len() > 1)?;
         finish(inputs, &integers.conv2d(&filter, None, &conv)?, &scale, &scales, 2, activation)
     })
 }
