@@ -195,12 +195,15 @@ pub(super) fn rank<'m>(_: &Node<'m>) -> Imported<Emit<'m>> {
     one(|inputs| Ok(Tensor::scalar(inputs.device(), inputs.get(0)?.dims().len() as i32)))
 }
 
+/// Bound of the integers that an f64 has exactly.
+const EXACT: f64 = 9e15;
 /// Greatest number of elements of a range.
 const MAX_RANGE: f64 = 1e6;
 
 pub(super) fn range<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let (start, end, step) = (node.real(0)?, node.real(1)?, node.real(2)?);
-    if step == 0.0 || ((end - start) / step).is_nan() || (end - start) / step > MAX_RANGE {
+    let exact = [start, end, step].iter().all(|number| number.abs() < EXACT);
+    if step == 0.0 || !exact || (end - start) / step > MAX_RANGE {
         return Err(format!("it is a range from {start} to {end} in steps of {step}"));
     }
     let dtype = node.output_dtype(0)?;

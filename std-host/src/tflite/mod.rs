@@ -29,6 +29,8 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod table;
+#[cfg(test)]
+mod tests;
 mod variables;
 
 use crate::files::{FileError, FileResult};
@@ -332,7 +334,8 @@ fn info(graph: &Subgraph<'_>, index: usize) -> TensorInfo {
 fn spec(info: &TensorInfo) -> Result<TensorSpec> {
     let dtype =
         info.dtype.ok_or_else(|| Error::message(format!("input {:?} has an element type that gradlet does not have", info.name)))?;
-    Ok(TensorSpec::new(dtype, &info.dims).named(&info.name))
+    let spec = TensorSpec::new(dtype, &info.dims);
+    Ok(if info.name.is_empty() { spec } else { spec.named(&info.name) })
 }
 
 fn refused(unsupported: Vec<Unsupported>) -> Error {

@@ -43,24 +43,29 @@ impl<'m> Plan<'m> {
         let mut known = Known::new(graph);
         for (index, operator) in graph.operators.iter().enumerate() {
             let node = Node { model, graph, subgraph, operator };
-            let mut refuse = |reason| {
-                unsupported.push(Unsupported { subgraph, operator: index, name: operator.code.to_string(), reason });
-            };
-            match known.compute(graph, &node).and_then(|()| super::table::import(&node)) {
-                Ok(emit) => emits.push(emit),
-                Err(reason) => refuse(reason),
-            }
-            match node.callees() {
-                Ok(callees) if callees.iter().any(|callee| callers.contains(callee)) => refuse("its subgraph calls itself".into()),
-                Ok(callees) if !callees.is_empty() && callers.len() >= MAX_HEIGHT => refuse(deep()),
-                Ok(callees) => {
-                    callees.iter().for_each(|&callee| self.add(callee, callers, unsupported));
-                    height = callees.iter().map(|&callee| 1 + self.height(callee)).fold(height, usize::max);
-                    if height > MAX_HEIGHT {
-                        unsupported.push(Unsupported { subgraph, operator: index, name: operator.code.to_string(), reason: deep() });
-                    }
+            let refused = |reason| Unsupported { subgraph, operator: index, name: operator.code.to_string(), reason };
+            let imported = known.compute(graph, &node).and_then(|()| Ok((node.callees()?, super::table::import(&node)?)));
+            let callees = match imported {
+                Ok((callees, emit)) => {
+                    emits.push(emit);
+                    callees
                 }
-                Err(reason) => refuse(reason),
+                Err(reason) => {
+                    unsupported.push(refused(reason));
+                    continue;
+                }
+            };
+            if callees.iter().any(|callee| callers.contains(callee)) {
+                unsupported.push(refused("its subgraph calls itself".into()));
+                continue;
+            }
+            if callers.len() < MAX_HEIGHT {
+                callees.iter().for_each(|&callee| self.add(callee, callers, unsupported));
+            }
+            let least = if callees.is_empty() { 1 } else { 1 + callers.len() };
+            height = callees.iter().map(|&callee| 1 + self.height(callee)).fold(height, usize::max);
+            if least.max(height) > MAX_HEIGHT {
+                unsupported.push(refused(format!("more than {MAX_HEIGHT} subgraphs call each other in a chain")));
             }
         }
         callers.pop();
@@ -74,24 +79,14 @@ impl<'m> Plan<'m> {
     }
 }
 
-fn deep() -> String {
-    format!("more than {MAX_HEIGHT} subgraphs call each other in a chain")
-}
-
 /// The tensors of a subgraph that have a value at some point of its operators.
 struct Known(Vec<bool>);
 
 impl Known {
     fn new(graph: &Subgraph<'_>) -> Known {
-        let input = |index: &usize| graph.inputs.contains(index);
-        Known(
-            graph
-                .tensors
-                .iter()
-                .enumerate()
-                .map(|(index, tensor)| input(&index) || tensor.constant().is_some() || tensor.is_variable)
-                .collect(),
-        )
+        let mut known: Vec<bool> = graph.tensors.iter().map(|tensor| tensor.constant().is_some() || tensor.is_variable).collect();
+        graph.inputs.iter().for_each(|&input| known.iter_mut().skip(input).take(1).for_each(|known| *known = true));
+        Known(known)
     }
 
     /// Adds the outputs of an operator. Fails if one of its inputs has no value.
@@ -153,7 +148,9 @@ impl<'r, 'm> Run<'r, 'm> {
             set(&mut values, index, scaled(input, graph, index)?);
         }
         for (index, (operator, emit)) in graph.operators.iter().zip(emits).enumerate() {
-            let place = |error: Error| error.context(format!("subgraph {subgraph}: {}", Place("operator", index, &operator.code)));
+            let place = |error: Error| {
+                error.context(format!("{}: {}", Place("subgraph", subgraph, &graph.name), Place("operator", index, &operator.code)))
+            };
             let node = Node { model: self.plan.model, graph, subgraph, operator };
             let outputs = emit(&Inputs { run: self, node, values: &values }).map_err(place)?;
             let kind = |index: &usize| graph.tensors.get(*index).map(|tensor| tensor.kind);

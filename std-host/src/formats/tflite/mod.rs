@@ -6,6 +6,8 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use names::operator_number;
 pub(crate) use names::{Code, ElementType};
 pub(crate) use read::read;
 pub(crate) use schema::{
@@ -79,11 +81,13 @@ pub(crate) struct Quantization {
 #[derive(Debug)]
 pub(crate) struct Operator<'a> {
     pub code: Code<'a>,
+    #[allow(dead_code)]
     pub version: i32,
     /// `None` stands for an optional input that is missing.
     pub inputs: Vec<Option<usize>>,
     pub outputs: Vec<usize>,
     /// Tensors inside the operator, which only have a type.
+    #[allow(dead_code)]
     pub intermediates: Vec<Option<usize>>,
     options: Option<Options<'a>>,
 }

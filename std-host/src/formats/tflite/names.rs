@@ -322,3 +322,9 @@ impl fmt::Display for ElementType {
         }
     }
 }
+
+/// Returns the number of an operator.
+#[cfg(test)]
+pub(crate) fn operator_number(name: &str) -> i32 {
+    OPERATORS.iter().position(|operator| *operator == name).unwrap() as i32
+}
