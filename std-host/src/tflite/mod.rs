@@ -36,7 +36,7 @@ mod variables;
 use crate::files::{FileError, FileResult};
 use crate::formats::tflite::{self as format, Subgraph};
 use gradlet_core::{DType, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
-use plan::{Plan, Run};
+use plan::{Observe, Plan, Run};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -278,13 +278,7 @@ impl Model {
         entry.outputs.iter().map(|&at| outputs.get(at).cloned().ok_or(Error::Internal)).collect()
     }
 
-    fn run(
-        &self,
-        subgraph: usize,
-        scope: &dyn Scope,
-        inputs: &[&Tensor],
-        observe: &mut dyn FnMut(usize, usize, &Tensor),
-    ) -> Result<Vec<Tensor>> {
+    fn run(&self, subgraph: usize, scope: &dyn Scope, inputs: &[&Tensor], observe: Observe<'_>) -> Result<Vec<Tensor>> {
         let plan = Plan::new(self.parsed(), subgraph).map_err(refused)?;
         let graph = self.parsed().subgraphs.get(subgraph).ok_or(Error::Internal)?;
         if inputs.len() != graph.inputs.len() {

@@ -106,13 +106,16 @@ impl Known {
     }
 }
 
+/// Receiver of the tensors that operators compute, with the numbers of the subgraph and of the tensor.
+pub(super) type Observe<'r> = &'r mut dyn FnMut(usize, usize, &Tensor);
+
 /// A call of a plan.
 pub(super) struct Run<'r, 'm> {
     plan: &'r Plan<'m>,
     variables: &'r Variables,
     scope: ScopeHandle,
     device: Device,
-    observe: RefCell<&'r mut dyn FnMut(usize, usize, &Tensor)>,
+    observe: RefCell<Observe<'r>>,
     constants: RefCell<HashMap<Constant, Tensor>>,
 }
 
@@ -120,12 +123,7 @@ pub(super) struct Run<'r, 'm> {
 type Constant = (usize, usize, Vec<usize>);
 
 impl<'r, 'm> Run<'r, 'm> {
-    pub(super) fn new(
-        plan: &'r Plan<'m>,
-        variables: &'r Variables,
-        scope: ScopeHandle,
-        observe: &'r mut dyn FnMut(usize, usize, &Tensor),
-    ) -> Run<'r, 'm> {
+    pub(super) fn new(plan: &'r Plan<'m>, variables: &'r Variables, scope: ScopeHandle, observe: Observe<'r>) -> Run<'r, 'm> {
         let device = scope.device();
         Run { plan, variables, scope, device, observe: RefCell::new(observe), constants: RefCell::default() }
     }
