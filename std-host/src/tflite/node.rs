@@ -5,6 +5,7 @@ use crate::formats::tflite::{
     CallOnceOptions, IfOptions, Model, Operator, OptionsTable, Place, Subgraph, Tensor as Described, WhileOptions,
 };
 use gradlet_core::ops::conv2d::Padding;
+use gradlet_core::tensor::MAX_RANK;
 use gradlet_core::{DType, Result, Tensor};
 
 /// Emits the outputs of an operator.
@@ -67,9 +68,14 @@ impl<'m> Node<'m> {
         Ok((dtype, data, wrong))
     }
 
-    /// Returns the elements of an input that must be a constant list of integers, or a scalar.
+    /// Returns the elements of an input that must be a constant list of integers, or a scalar. The list may have a number for each output,
+    /// or a few for each axis of a tensor.
     pub(super) fn integers(&self, at: usize) -> Imported<Vec<i64>> {
         let (dtype, data, wrong) = self.constant(at)?;
+        let most = 2 * MAX_RANK + self.operator.outputs.len();
+        if data.len() / dtype.size() > most {
+            return Err(wrong(&format!("has {} elements, but at most {most} are expected", data.len() / dtype.size())));
+        }
         Ok(match dtype {
             DType::I32 => data.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect(),
             DType::I64 => data.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),

@@ -1,10 +1,10 @@
-//! Damaged files for the readers of images, IDX, NPY, NPZ and CSV. A reader must return values or an error with a message, in limited time,
+//! Damaged files for the readers of images, IDX, NPY, NPZ, CSV and TensorFlow Lite's models. A reader must return values or an error with a message, in limited time,
 //! and with memory bounded by the file's size. The fuzz targets and the tests share this code.
 
 use crate::random::Random;
 use gradlet::io::Csv;
 use gradlet::io::{idx, npy};
-use gradlet::{Tensor, image};
+use gradlet::{Tensor, image, tflite};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::path::Path;
@@ -22,13 +22,14 @@ pub struct Reader {
 }
 
 /// All readers.
-pub const READERS: [Reader; 5] = [
+pub const READERS: [Reader; 6] = [
     // A byte of a JPEG may hold 512 pixels, a byte of a PNG 8 · 1032. A pixel has up to 4 bytes, and Vec grows by doubling.
     Reader { name: "image", read: read_image, samples: image_samples, factor: 8 * 1032 * 4 * 2 },
     Reader { name: "idx", read: read_idx, samples: idx_samples, factor: 2 * 1032 },
     Reader { name: "npy", read: read_npy, samples: npy_samples, factor: 2 },
     Reader { name: "npz", read: read_npz, samples: npz_samples, factor: 2 * 1032 },
     Reader { name: "csv", read: read_csv, samples: csv_samples, factor: 64 },
+    Reader { name: "tflite", read: read_tflite, samples: tflite_samples, factor: 17 },
 ];
 
 /// Returns the reader of this name. Panics if there is none.
@@ -88,6 +89,12 @@ fn read_csv(data: &[u8]) -> Result<(), String> {
     last
 }
 
+/// Reads a model and plans it, which reads the options of its operators.
+fn read_tflite(file: &[u8]) -> Result<(), String> {
+    let model = said(tflite::Model::from_bytes(file))?;
+    model.unsupported().first().map_or(Ok(()), |one| Err(one.to_string()))
+}
+
 fn image_samples() -> Vec<Vec<u8>> {
     let picture = |channels: u32| {
         let pixels: Vec<u8> = (0..40 * 23 * channels).map(|x| (x * x / 99) as u8).collect();
@@ -135,6 +142,12 @@ fn npz_samples() -> Vec<Vec<u8>> {
 fn csv_samples() -> Vec<Vec<u8>> {
     let table = b"number,text\n1,one\n2,\"two, or \"\"2\"\"\"\n7,NA\n-4,\r\n5,five\n";
     [0b011, 0b010, 0b11011, 0b000].map(|choice| [&[choice], &table[..]].concat()).to_vec()
+}
+
+fn tflite_samples() -> Vec<Vec<u8>> {
+    let names = ["op_zoo_float32", "lstm_while_float32", "conv1d_float32", "lstm_fused_float32", "mlp_int8", "trainer_ondevice"];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/models");
+    names.iter().filter_map(|name| std::fs::read(folder.join(name).with_extension("tflite")).ok()).collect()
 }
 
 /// Makes one to four changes to a file. A change flips a bit, overwrites bytes with 0, 0xff or random values, truncates the file, or
