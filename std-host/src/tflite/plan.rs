@@ -20,6 +20,8 @@ struct Planned<'m> {
     emits: Vec<Emit<'m>>,
     /// Number of subgraphs in the longest chain of calls from this one, itself included.
     height: usize,
+    /// For each tensor, the number of the last operator that reads it. Results of the subgraph are never read for the last time.
+    last_uses: Vec<usize>,
 }
 
 /// Greatest number of subgraphs that call each other in a chain, which limits the depth of recursion.
@@ -62,21 +64,31 @@ impl<'m> Plan<'m> {
             if callers.len() < MAX_HEIGHT {
                 callees.iter().for_each(|&callee| self.add(callee, callers, unsupported));
             }
-            let least = if callees.is_empty() { 1 } else { 1 + callers.len() };
-            height = callees.iter().map(|&callee| 1 + self.height(callee)).fold(height, usize::max);
-            if least.max(height) > MAX_HEIGHT {
+            let below = callees.iter().map(|&callee| self.height(callee)).max();
+            height = height.max(1 + below.unwrap_or(0));
+            if below.is_some_and(|below| callers.len().max(below) >= MAX_HEIGHT) {
                 unsupported.push(refused(format!("more than {MAX_HEIGHT} subgraphs call each other in a chain")));
             }
         }
         callers.pop();
         if let Some(planned) = self.subgraphs.get_mut(subgraph) {
-            *planned = Some(Planned { emits, height });
+            *planned = Some(Planned { emits, height, last_uses: last_uses(graph) });
         }
     }
 
     fn height(&self, subgraph: usize) -> usize {
         self.subgraphs.get(subgraph).and_then(Option::as_ref).map_or(0, |planned| planned.height)
     }
+}
+
+fn last_uses(graph: &Subgraph<'_>) -> Vec<usize> {
+    let mut last_uses = vec![0; graph.tensors.len()];
+    let mut set = |tensor: usize, at: usize| last_uses.iter_mut().skip(tensor).take(1).for_each(|last| *last = at);
+    for (at, operator) in graph.operators.iter().enumerate() {
+        operator.inputs.iter().flatten().chain(&operator.outputs).for_each(|&tensor| set(tensor, at));
+    }
+    graph.outputs.iter().for_each(|&output| set(output, usize::MAX));
+    last_uses
 }
 
 /// The tensors of a subgraph that have a value at some point of its operators.
@@ -130,45 +142,30 @@ impl<'r, 'm> Run<'r, 'm> {
 
     /// Calls a subgraph.
     pub(super) fn subgraph(&self, subgraph: usize, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        let emits = &self.plan.subgraphs.get(subgraph).and_then(Option::as_ref).ok_or(Error::Internal)?.emits;
+        let planned = self.plan.subgraphs.get(subgraph).and_then(Option::as_ref).ok_or(Error::Internal)?;
         let graph = self.plan.model.subgraphs.get(subgraph).ok_or(Error::Internal)?;
         if inputs.len() != graph.inputs.len() {
             let (count, got) = (graph.inputs.len(), inputs.len());
             return Err(Error::message(format!("subgraph {subgraph} has {count} inputs, but got {got}")));
         }
-        let mut values: Vec<Option<Tensor>> = graph.tensors.iter().map(|_| None).collect();
-        let set = |values: &mut Vec<Option<Tensor>>, index: usize, value: Tensor| {
-            if let Some(slot) = values.get_mut(index) {
-                *slot = Some(value);
-            }
-        };
+        let mut values = Values(graph.tensors.iter().map(|_| None).collect());
         for (&index, input) in graph.inputs.iter().zip(inputs) {
-            set(&mut values, index, scaled(input, graph, index)?);
+            values.set(index, Some(scaled(input, graph, index)?));
         }
-        for (index, (operator, emit)) in graph.operators.iter().zip(emits).enumerate() {
-            let place = |error: Error| {
-                error.context(format!("{}: {}", Place("subgraph", subgraph, &graph.name), Place("operator", index, &operator.code)))
-            };
+        for (index, (operator, emit)) in graph.operators.iter().zip(&planned.emits).enumerate() {
             let node = Node { model: self.plan.model, graph, subgraph, operator };
-            let outputs = emit(&Inputs { run: self, node, values: &values }).map_err(place)?;
-            let kind = |index: &usize| graph.tensors.get(*index).map(|tensor| tensor.kind);
-            let wanted: Vec<usize> = operator.outputs.iter().copied().filter(|index| kind(index) != Some(ElementType::RESOURCE)).collect();
-            if outputs.len() != wanted.len() {
-                return Err(place(Error::message(format!("it has {} outputs, but computes {}", wanted.len(), outputs.len()))));
-            }
-            for (output, value) in wanted.into_iter().zip(outputs) {
-                if let Some(kind) = kind(&output).filter(|kind| kind.dtype() != Some(value.dtype())) {
-                    return Err(place(Error::message(format!("its output is {kind}, but it computes {}", value.tensor_type()))));
-                }
-                let value = scaled(value, graph, output)?;
+            let outputs = emit(&Inputs { run: self, node, values: &values }).and_then(|outputs| checked(&node, outputs));
+            let outputs = outputs.map_err(|error| {
+                error.context(format!("{}: {}", Place("subgraph", subgraph, &graph.name), Place("operator", index, &operator.code)))
+            })?;
+            for (output, value) in outputs {
                 (self.observe.borrow_mut())(subgraph, output, &value);
-                set(&mut values, output, value);
+                values.set(output, Some(value));
             }
+            let used = operator.inputs.iter().flatten().chain(&operator.outputs);
+            used.filter(|&&tensor| planned.last_uses.get(tensor) == Some(&index)).for_each(|&tensor| values.set(tensor, None));
         }
-        let output = |&index: &usize| match values.get(index) {
-            Some(Some(value)) => Ok(value.clone()),
-            _ => self.constant(subgraph, index, &[]),
-        };
+        let output = |&index: &usize| values.get(index).cloned().map_or_else(|| self.constant(subgraph, index, &[]), Ok);
         graph.outputs.iter().map(output).collect()
     }
 
@@ -204,11 +201,40 @@ fn scaled(value: Tensor, graph: &Subgraph<'_>, index: usize) -> Result<Tensor> {
     value.with_quantization(AffineQuantization { axis, scales: quantization.scales.clone(), zero_points })
 }
 
+/// Returns the outputs of an operator with the numbers of their tensors. Fails if their number or a type is not that of the file.
+fn checked(node: &Node<'_>, outputs: Vec<Tensor>) -> Result<Vec<(usize, Tensor)>> {
+    let kind = |index: usize| node.graph.tensors.get(index).map(|tensor| tensor.kind);
+    let wanted: Vec<usize> = node.operator.outputs.iter().copied().filter(|&index| kind(index) != Some(ElementType::RESOURCE)).collect();
+    if outputs.len() != wanted.len() {
+        return Err(Error::message(format!("it has {} outputs, but computes {}", wanted.len(), outputs.len())));
+    }
+    let checked = |(index, output): (usize, Tensor)| match kind(index) {
+        Some(kind) if kind.dtype() == Some(output.dtype()) => Ok((index, scaled(output, node.graph, index)?)),
+        kind => Err(Error::message(format!("its output is {}, but it computes {}", kind.unwrap_or_default(), output.tensor_type()))),
+    };
+    wanted.into_iter().zip(outputs).map(checked).collect()
+}
+
+/// The tensors of a subgraph that are computed and needed.
+struct Values(Vec<Option<Tensor>>);
+
+impl Values {
+    fn get(&self, index: usize) -> Option<&Tensor> {
+        self.0.get(index).and_then(Option::as_ref)
+    }
+
+    fn set(&mut self, index: usize, value: Option<Tensor>) {
+        if let Some(slot) = self.0.get_mut(index) {
+            *slot = value;
+        }
+    }
+}
+
 /// The operands of an operator in a call.
 pub(super) struct Inputs<'c, 'r, 'm> {
     run: &'c Run<'r, 'm>,
     node: Node<'m>,
-    values: &'c [Option<Tensor>],
+    values: &'c Values,
 }
 
 impl Inputs<'_, '_, '_> {
@@ -260,7 +286,7 @@ impl Inputs<'_, '_, '_> {
 
     fn ordered(&self, at: usize, order: &[usize]) -> Result<Option<Tensor>> {
         let Some(index) = self.node.operator.inputs.get(at).copied().flatten() else { return Ok(None) };
-        match (self.values.get(index).and_then(Option::as_ref), order) {
+        match (self.values.get(index), order) {
             (Some(value), []) => Ok(Some(value.clone())),
             (Some(value), order) => Ok(Some(value.transpose(&order.iter().map(|&axis| axis as u32).collect::<Vec<_>>())?)),
             (None, order) => self.run.constant(self.node.subgraph, index, order).map(Some),
@@ -270,7 +296,7 @@ impl Inputs<'_, '_, '_> {
     /// Returns the value of an input that may be a state, or zeros with these dimensions if it is a state without a value.
     pub(super) fn state(&self, at: usize, like: &Tensor, dims: &[u32]) -> Result<Tensor> {
         let index = self.node.operator.inputs.get(at).copied().flatten();
-        match index.and_then(|index| self.values.get(index)).and_then(Option::as_ref) {
+        match index.and_then(|index| self.values.get(index)) {
             Some(value) => Ok(value.clone()),
             None => like.like(0.0)?.broadcast_to(dims),
         }

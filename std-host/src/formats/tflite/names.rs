@@ -277,7 +277,7 @@ impl fmt::Display for Code<'_> {
 }
 
 /// Element type of a tensor, as a number of the schema. gradlet may not support it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ElementType(pub(super) i8);
 
 impl ElementType {
