@@ -33,7 +33,7 @@ pub use elementwise::{
 pub use linalg::{dense, matmul};
 pub use quantized::{
     Multiplier, dequantize, lookup, quantize, quantized_add, quantized_avg_pool2d, quantized_conv2d, quantized_dense,
-    quantized_depthwise_conv2d, quantized_mean, quantized_mul, quantized_softmax, requantize,
+    quantized_depthwise_conv2d, quantized_mean, quantized_mul, quantized_sigmoid, quantized_softmax, requantize,
 };
 #[cfg(feature = "alloc")]
 pub use quantized::{PairQuantization, Requantization, tables};
@@ -195,6 +195,7 @@ macro_rules! catalogue {
             129 quantized_avg_pool2d: I8, I16;
             130 quantized_mean: I8, I16;
             131 quantized_softmax: I8, I16;
+            132 quantized_sigmoid: I16;
         }
     };
 }

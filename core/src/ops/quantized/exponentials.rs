@@ -1,4 +1,4 @@
-//! Tables of exponentials for softmax, with the bits of TensorFlow Lite's reference kernels.
+//! Tables for softmax and the logistic function, with the bits of TensorFlow Lite's reference kernels.
 
 use crate::ops::quantized::Multiplier;
 use crate::ops::quantized::quantized_softmax::ENTRIES;
@@ -68,6 +68,19 @@ fn fill(table: &mut [i16], scale: f64, zero_point: f64, f: impl Fn(f64) -> f64) 
     }
 }
 
+/// Returns the table of the logistic function of `i / 24`, as a fraction of 65536, in the bits of a u16. Each element is raised by half of
+/// the error in the middle between it and the next.
+pub(in crate::ops) fn of_sigmoid() -> [i16; 256] {
+    let units = |at: f64| 65536.0 / (1.0 + libm::exp(-at / 24.0));
+    core::array::from_fn(|at| {
+        let at = at as f64;
+        let error = units(at + 0.5) - (units(at) + units(at + 1.0)) / 2.0;
+        // The last element is the limit.
+        let value = if at == 255.0 { 65535.0 } else { libm::round(units(at) + error / 2.0) };
+        value as u16 as i16
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +91,11 @@ mod tests {
     fn the_table_of_fractions_is_computed_in_f64() {
         let (exponentials, reciprocals) = (of_fractions()[..ENTRIES].to_vec(), of_fractions()[ENTRIES..].to_vec());
         assert_eq!([exponentials, reciprocals].map(|table| checksum(bytemuck::cast_slice(&table))), [0xe22a_e114, 0x80df_efdd]);
+    }
+
+    #[test]
+    fn the_table_of_the_logistic_function_is_that_of_tensorflow() {
+        assert_eq!(checksum(bytemuck::cast_slice(&of_sigmoid())), 0x502c_c83e);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod quantized_dense;
 pub mod quantized_depthwise_conv2d;
 pub mod quantized_mean;
 pub mod quantized_mul;
+pub mod quantized_sigmoid;
 pub mod quantized_softmax;
 pub mod requantize;
 #[cfg(feature = "alloc")]
