@@ -66,7 +66,7 @@ fn table() -> Result<String> {
     let mut skips = Skips::parse(skips::COMMITTED)?;
     let mut coverage = Coverage::default();
     let machine = &mut |cases: &[u8]| cortex_m(&toolchain, cases);
-    let counts = golden::run_with(&[], &[golden::own_folder()], Some(machine), &mut skips, &mut coverage)?;
+    let counts = golden::run_with(&[], &golden::case_folders(), Some(machine), &mut skips, &mut coverage)?;
     ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
     Ok(coverage.table())
 }

@@ -1,7 +1,7 @@
 //! Cases of files and data. They run only once, not on every runtime.
 
 use crate::golden::Counts;
-use crate::golden::{checkpoint_cases, data_cases, device_cases, event_cases, example_cases, image_cases, model_cases, tfrecord_cases};
+use crate::golden::{checkpoint_cases, data_cases, device_cases, event_cases, example_cases, image_cases, tfrecord_cases};
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value as Json;
 use std::fs;
@@ -61,10 +61,6 @@ pub fn run(folder: &Path) -> Result<Option<Counts>> {
     }
     if event_cases::are_in(folder) {
         event_cases::run(folder, &mut checks)?;
-        return Ok(Some(checks.counts));
-    }
-    if model_cases::are_in(folder) {
-        model_cases::run(folder, &mut checks)?;
         return Ok(Some(checks.counts));
     }
     let forms = FORMS.iter().filter(|(file, _)| folder.join(file).exists());

@@ -33,16 +33,41 @@ impl Folder {
 
     /// Reads the list `cases` of a JSON file. The list is empty if the file does not exist.
     pub fn cases(&self, file: &str) -> Result<Vec<Json>> {
-        let path = self.path.join(file);
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = fs::read(&path).with_context(|| path.display().to_string())?;
-        let mut index: Json = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+        let mut index = self.json(file)?;
         match index.get_mut("cases").map(Json::take) {
             Some(Json::Array(cases)) => Ok(cases),
-            _ => bail!("{} has no list \"cases\"", path.display()),
+            _ if index.is_null() => Ok(Vec::new()),
+            _ => bail!("{} has no list \"cases\"", self.path.join(file).display()),
         }
+    }
+
+    /// Returns the folder's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads a JSON file of the folder. Returns null if it does not exist.
+    pub fn json(&self, file: &str) -> Result<Json> {
+        let path = self.path.join(file);
+        if !path.exists() {
+            return Ok(Json::Null);
+        }
+        let text = fs::read(&path).with_context(|| path.display().to_string())?;
+        serde_json::from_slice(&text).with_context(|| path.display().to_string())
+    }
+
+    /// True if a safetensors file has the tensor `key`. Fails if the file cannot be read.
+    pub fn has(&mut self, file: &str, key: &str) -> Result<bool> {
+        Ok(self.arrays(file)?.contains_key(key))
+    }
+
+    fn arrays(&mut self, file: &str) -> Result<&HashMap<String, Array>> {
+        if !self.files.contains_key(file) {
+            let path = self.path.join(file);
+            let arrays = read_arrays(&path).with_context(|| path.display().to_string())?;
+            self.files.insert(file.into(), arrays);
+        }
+        Ok(&self.files[file])
     }
 
     /// Reads the tensor `key` of a safetensors file as a value with the name `name`. Returns `Ok(None)` if gradlet does not
@@ -50,12 +75,7 @@ impl Folder {
     ///
     /// Fails if the file cannot be read or has no such tensor.
     pub fn value(&mut self, file: &str, key: &str, name: &str) -> Result<Option<Value>> {
-        if !self.files.contains_key(file) {
-            let path = self.path.join(file);
-            let arrays = read_arrays(&path).with_context(|| path.display().to_string())?;
-            self.files.insert(file.into(), arrays);
-        }
-        let Some(array) = self.files[file].get(key) else { bail!("{file} has no tensor {key:?}") };
+        let Some(array) = self.arrays(file)?.get(key) else { bail!("{file} has no tensor {key:?}") };
         let Some(dtype) = dtype(array.dtype) else { return Ok(None) };
         let dims = array.shape.iter().map(|&dim| Ok(u32::try_from(dim)?)).collect::<Result<Vec<_>>>()?;
         let tensor_type = TensorType::new(dtype, Shape::new(&dims)?);
@@ -96,6 +116,7 @@ fn dtype(dtype: Dtype) -> Option<DType> {
         Dtype::BF16 => DType::Bf16,
         Dtype::I8 => DType::I8,
         Dtype::U8 => DType::U8,
+        Dtype::I16 => DType::I16,
         Dtype::I32 => DType::I32,
         Dtype::I64 => DType::I64,
         Dtype::BOOL => DType::Bool,

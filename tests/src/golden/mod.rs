@@ -60,6 +60,11 @@ pub fn own_folder() -> PathBuf {
     fixtures("ops")
 }
 
+/// Returns this package's folders with cases that run on every runtime: ops and models.
+pub fn case_folders() -> [PathBuf; 2] {
+    [own_folder(), fixtures("models")]
+}
+
 /// Returns a folder of this package's fixtures.
 pub fn fixtures(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
@@ -67,14 +72,14 @@ pub fn fixtures(name: &str) -> PathBuf {
 
 /// Returns the folders with cases of files and data, which run only once instead of on every runtime.
 pub fn data_folders() -> Vec<PathBuf> {
-    ["checkpoint", "data", "devices", "events", "image", "models", "tfrecord"].map(fixtures).into()
+    ["checkpoint", "data", "devices", "events", "image", "tfrecord"].map(fixtures).into()
 }
 
 /// Returns the folders to run if the caller passes none. If all runtimes are selected, these are all folders of this package. Otherwise, it
-/// is only the folder with the cases of ops.
+/// is only those with cases of ops and models.
 fn defaults(runtimes: &[&str]) -> Vec<PathBuf> {
     let data = if runtimes.len() == NAMES.len() { data_folders() } else { Vec::new() };
-    [vec![own_folder()], data].concat()
+    [case_folders().to_vec(), data].concat()
 }
 
 /// Runs every case of `folders` on `runtimes`. If `folders` is empty, runs the project's own folders. If `runtimes` is empty, runs on all
@@ -106,6 +111,9 @@ pub fn run_with(
             suite.add(folder, counts);
             continue;
         }
+        if let Some(counts) = model_cases::checksums(folder)? {
+            suite.add(folder, counts);
+        }
         let cases = read(folder)?;
         if cases.is_empty() {
             suite.counts.failed += 1;
@@ -133,7 +141,7 @@ pub fn run_with(
 /// Reads every case of a folder, of any kind.
 pub fn read(path: &Path) -> Result<Vec<Case>> {
     let mut folder = Folder::open(path)?;
-    let kinds = [op_cases::read, state_cases::optimizers, state_cases::metrics, state_cases::schedules];
+    let kinds = [op_cases::read, state_cases::optimizers, state_cases::metrics, state_cases::schedules, model_cases::read];
     let mut cases = Vec::new();
     for kind in kinds {
         cases.extend(kind(&mut folder).with_context(|| path.display().to_string())?);

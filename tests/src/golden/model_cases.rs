@@ -1,171 +1,167 @@
-//! Golden vectors of TensorFlow Lite's models, in a folder with `models.json`, or with models in `cases.json`. A case names a file, and
-//! tensors with inputs and with the outputs of TensorFlow's interpreter, perhaps also with the results of all operators.
+//! Cases of TensorFlow Lite's models, in a folder with `models.json`, or with models in `cases.json`. Each case is a call of a model, with
+//! the outputs of TensorFlow's interpreter. Where the folder has the results of all operators, a further case returns these too, so no
+//! runtime can fuse operators in it.
 
-use crate::golden::case::{Tolerance, Value, compare};
-use crate::golden::checks::{Checks, json};
-use crate::golden::fixtures::{tensors, text};
-use anyhow::{Context, Result, bail, ensure};
-use gradlet::tflite::{Model, TensorInfo};
-use gradlet::{DType, Device, Eager, Tensor, ops};
+use crate::golden::Counts;
+use crate::golden::case::{Body, Case, Known, Tolerance, Value, elements};
+use crate::golden::checks::Checks;
+use crate::golden::fixtures::{Folder, text};
+use anyhow::{Context, Result, ensure};
+use gradlet::tflite::Model;
+use gradlet_core::{Eager, Error, Scope, Tensor, ops};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Kernels of the interpreter whose results are wanted, the best ones first. A model may have an operator without a reference kernel.
 const KERNELS: [&str; 3] = ["ref", "opt", "default"];
 /// Greatest error of a float, as a fraction of the greatest one of its tensor, or of 1.
 const ERROR: f64 = 4e-6;
+/// File of a folder that lists models by their names.
+const LIST: &str = "models.json";
 
-/// Tensors of a file by name.
-type Arrays = HashMap<String, Tensor>;
-
-/// True if the folder has cases of models.
-pub fn are_in(folder: &Path) -> bool {
-    folder.join("models.json").exists() || listed(folder).is_ok_and(|cases| !cases.is_empty())
-}
-
-/// Returns the cases of `cases.json` that name a model.
-fn listed(folder: &Path) -> Result<Vec<Json>> {
-    let index = json(folder, "cases.json")?;
-    let cases = index["cases"].as_array().cloned().unwrap_or_default();
-    Ok(cases.into_iter().filter(|case| case["file"].as_str().is_some_and(|file| file.ends_with(".tflite"))).collect())
-}
-
-/// Runs all cases of a folder.
-pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
-    if folder.join("models.json").exists() {
-        let index = json(folder, "models.json")?;
-        for (file, _) in index.as_object().context("models.json is not an object")? {
-            let stem = Path::new(file).with_extension("safetensors");
-            let arrays = tensors(&folder.join("vectors").join(stem))?;
-            check(checks, file, &folder.join(file), || numbered_runs(&arrays));
+/// Reads the cases of a folder.
+pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    let list = folder.json(LIST)?;
+    for (file, facts) in list.as_object().into_iter().flatten() {
+        let optimized = facts["max_abs_diff_vs_reference"]["tflite_optimized"].as_f64().unwrap_or(0.0);
+        let vectors = format!("vectors/{}", Path::new(file).with_extension("safetensors").display());
+        for run in 0.. {
+            let mut list =
+                |prefix: &str| (0..).map_while(|at| array(folder, &vectors, &format!("{prefix}{run}_{at}")).transpose()).collect();
+            let (inputs, wanted): (Result<Vec<Value>>, Result<Vec<Value>>) = (list("in"), list("out"));
+            let inputs = inputs?;
+            if inputs.is_empty() {
+                break;
+            }
+            let call = Call { inputs, wanted: wanted?, results: Vec::new() };
+            cases.push(call.case(folder, file, file, &format!("run{run}"), optimized));
         }
-        return Ok(());
     }
-    for case in listed(folder)? {
-        let arrays = tensors(&folder.join(text(&case, "vectors")?))?;
-        check(checks, text(&case, "id")?, &folder.join(text(&case, "file")?), || listed_runs(&case, &arrays));
+    for case in folder.cases("cases.json")? {
+        let Some(file) = case["file"].as_str().filter(|file| file.ends_with(".tflite")) else { continue };
+        let (id, vectors) = (text(&case, "id")?, text(&case, "vectors")?);
+        for (index, run) in case["runs"].as_array().context("no runs")?.iter().enumerate() {
+            let kernels = KERNELS.iter().find(|kernels| run["outputs"].get(**kernels).is_some()).context("no outputs")?;
+            let optimized = run["max_abs_diff"]["opt"].as_f64().unwrap_or(0.0);
+            let mut list = |keys: &Json| -> Result<Vec<Value>> {
+                let keys = keys.as_array().context("no list of keys")?.iter().map(|key| key.as_str().context("the key is not a text"));
+                keys.map(|key| array(folder, vectors, key?)?.context("a tensor is missing")).collect()
+            };
+            let (inputs, wanted) = (list(&run["inputs"])?, list(&run["outputs"][kernels])?);
+            let call = Call { inputs, wanted, results: Vec::new() };
+            let results = if index == 0 { results(folder, &case, vectors, text_at(&run["inputs"][0]))? } else { Vec::new() };
+            if !results.is_empty() {
+                let call = Call { results, ..call.clone() };
+                cases.push(call.case(folder, file, id, "tensors", optimized));
+            }
+            cases.push(call.case(folder, file, id, &format!("run{index}"), optimized));
+        }
     }
-    Ok(())
+    Ok(cases)
+}
+
+fn text_at(key: &Json) -> &str {
+    key.as_str().unwrap_or_default()
+}
+
+/// Returns an array of a file with the name of its key, or `None` if there is none.
+fn array(folder: &mut Folder, file: &str, key: &str) -> Result<Option<Value>> {
+    if folder.has(file, key)? { folder.value(file, key, key) } else { Ok(None) }
+}
+
+/// Returns the results of the operators of the main subgraph for the first call, whose first input has the key `first`.
+fn results(folder: &mut Folder, case: &Json, vectors: &str, first: &str) -> Result<Vec<(usize, Value)>> {
+    let variant = first.split_once("/in/").map_or("", |(variant, _)| variant);
+    let mut results = Vec::new();
+    for index in case["operators"].as_array().into_iter().flatten().flat_map(|operator| operator["outputs"].as_array()).flatten() {
+        let index = index.as_u64().context("the number of a tensor is not a number")? as usize;
+        results.extend(array(folder, vectors, &format!("{variant}/tensors/{index}"))?.map(|value| (index, value)));
+    }
+    Ok(results)
 }
 
 /// A call of a model: the inputs, the wanted outputs, and the wanted results of operators by the number of the tensor.
-struct Call<'a> {
-    inputs: Vec<&'a Tensor>,
-    outputs: Vec<&'a Tensor>,
-    results: HashMap<usize, &'a Tensor>,
+#[derive(Clone)]
+struct Call {
+    inputs: Vec<Value>,
+    wanted: Vec<Value>,
+    results: Vec<(usize, Value)>,
 }
 
-/// Returns the calls of tensors named `in0_1` and `out0_1`: the numbers of the call and of the input or output.
-fn numbered_runs(arrays: &Arrays) -> Result<Vec<Call<'_>>> {
-    let list = |prefix: String| (0..).map_while(|index| arrays.get(&format!("{prefix}_{index}"))).collect::<Vec<_>>();
-    let call = |run: usize| Call { inputs: list(format!("in{run}")), outputs: list(format!("out{run}")), results: HashMap::new() };
-    Ok((0..).map(call).take_while(|call| !call.inputs.is_empty()).collect())
-}
-
-/// Returns the calls of a case of `cases.json`.
-fn listed_runs<'a>(case: &Json, arrays: &'a Arrays) -> Result<Vec<Call<'a>>> {
-    let array = |key: &Json| {
-        let key = key.as_str().context("the key of a tensor is not a text")?;
-        arrays.get(key).with_context(|| format!("there is no tensor {key:?}"))
-    };
-    let list = |keys: &Json| keys.as_array().context("no list of keys")?.iter().map(array).collect::<Result<Vec<_>>>();
-    let call = |(index, run): (usize, &Json)| {
-        let best = KERNELS.iter().find_map(|kernels| run["outputs"].get(kernels)).context("no outputs")?;
-        let first = run["inputs"][0].as_str().unwrap_or_default();
-        let variant = first.split_once("/in/").map_or("", |(variant, _)| variant);
-        let prefix = format!("{variant}/tensors/");
-        let result = |(key, tensor): (&String, &'a Tensor)| Some((key.strip_prefix(&prefix)?.parse().ok()?, tensor));
-        let results = if index == 0 { arrays.iter().filter_map(result).collect() } else { HashMap::new() };
-        Ok(Call { inputs: list(&run["inputs"])?, outputs: list(best)?, results })
-    };
-    case["runs"].as_array().context("no runs")?.iter().enumerate().map(call).collect()
-}
-
-/// Checks the calls of a model, unless it has quantized tensors, which are not supported yet.
-fn check<'a>(checks: &mut Checks, name: &str, file: &Path, calls: impl FnOnce() -> Result<Vec<Call<'a>>>) {
-    let unsupported = Model::open(file).map(|model| model.unsupported()).unwrap_or_default();
-    if !unsupported.is_empty() && unsupported.iter().all(|one| one.reason.ends_with("for quantized tensors")) {
-        checks.counts.skipped += 1;
-        return;
+impl Call {
+    /// Returns the case `name` of a model. `optimized` is the error of the interpreter's own fast kernels.
+    fn case(self, folder: &Folder, file: &str, model: &str, name: &str, optimized: f64) -> Case {
+        let Call { inputs, mut wanted, results } = self;
+        let indices: Vec<usize> = results.iter().map(|(index, _)| *index).collect();
+        wanted.extend(results.into_iter().map(|(_, value)| value));
+        let slack = |value: &Value| {
+            let greatest = elements(value.tensor_type.dtype, &value.bytes).map(|(x, _)| x.abs()).fold(1.0, f64::max);
+            let dtype = value.tensor_type.dtype;
+            let slack = if dtype.is_float() { (ERROR * greatest).max(optimized) } else { 0.0 };
+            Known { bits: Vec::new(), slack: vec![slack; value.bytes.len() / dtype.size()] }
+        };
+        let known = wanted.iter().map(slack).collect();
+        let model_of_file = Model::open(folder.path().join(file)).map_err(|error| error.to_string());
+        let body: Body = Arc::new(move |scope: &dyn Scope, inputs: &[Tensor]| {
+            let model = model_of_file.as_ref().map_err(|error| Error::message(error.clone()))?;
+            called(model, scope, &inputs.iter().collect::<Vec<_>>(), &indices)
+        });
+        let (id, group) = (format!("{model}/{name}"), format!("model:{model}"));
+        Case { id, group, tolerance: Tolerance::default(), inputs, wanted, gradients: 0, known, body: Some(body) }
     }
-    checks.check(name, || {
-        let (model, calls) = (Model::open(file)?, calls()?);
-        ensure!(!calls.is_empty(), "there are no calls");
-        calls.iter().enumerate().try_for_each(|(run, call)| problems(&model, call).with_context(|| format!("run {run}")))
-    });
 }
 
-/// Runs a call eagerly and compiled, with portable and with fast kernels.
-fn problems(model: &Model, call: &Call<'_>) -> Result<()> {
-    for (info, tensor) in model.inputs().iter().zip(&call.inputs).chain(model.outputs().iter().zip(&call.outputs)) {
-        ensure!(fits(info, tensor), "{info:?} is not {}", tensor.tensor_type());
-    }
-    let portable = ops::portable_cpu();
-    let mut lines = Vec::new();
-    let bits = eager(model, call, &portable, &mut lines)?;
-    let again = compiled(model, call, &portable)?;
-    if bits != again {
-        lines.push("compiled: the bits differ from those of eager execution".into());
-    }
-    lines.extend(compare_all(&call.outputs, &compiled(model, call, &gradlet::cpu())?, "with fast kernels"));
-    if lines.is_empty() { Ok(()) } else { bail!(lines.join("\n  ")) }
-}
-
-fn fits(info: &TensorInfo, tensor: &Tensor) -> bool {
-    let same = info.dims.iter().zip(tensor.dims()).all(|(dim, got)| dim.is_none_or(|dim| dim == *got));
-    info.dtype == Some(tensor.dtype()) && info.dims.len() == tensor.dims().len() && same
-}
-
-fn on(device: &Device, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-    inputs.iter().map(|input| Ok(Tensor::from_bytes(device, input.tensor_type(), &input.bytes()?)?)).collect()
-}
-
-/// Returns the bytes of the outputs. Adds a line for each wrong tensor to `lines`.
-fn eager(model: &Model, call: &Call<'_>, device: &Device, lines: &mut Vec<String>) -> Result<Vec<Vec<u8>>> {
-    let inputs = on(device, &call.inputs)?;
+/// Calls a model, and returns its outputs and the results with these numbers.
+fn called(model: &Model, scope: &dyn Scope, inputs: &[&Tensor], indices: &[usize]) -> gradlet_core::Result<Vec<Tensor>> {
     let mut seen = HashMap::new();
-    let observe = |subgraph: usize, index: usize, tensor: &Tensor| {
+    let mut outputs = model.call_observed(scope, inputs, |subgraph, index, tensor| {
         if subgraph == 0 {
             seen.insert(index, tensor.clone());
         }
-    };
-    let outputs = model.call_observed(&Eager::new(device), &inputs.iter().collect::<Vec<_>>(), observe)?;
-    let mut results: Vec<(&usize, &&Tensor)> = call.results.iter().collect();
-    results.sort_by_key(|(index, _)| **index);
-    for (index, want) in results {
-        match seen.get(index) {
-            Some(got) if got.tensor_type() == want.tensor_type() => {
-                lines.extend(compare_all(&[want], &[got.bytes()?.to_vec()], &format!("tensor {index}")));
+    })?;
+    for index in indices {
+        outputs.push(seen.get(index).cloned().ok_or_else(|| Error::message(format!("tensor {index} is not computed")))?);
+    }
+    Ok(outputs)
+}
+
+/// Compares the checksums of the results of all operators with those of a folder, eagerly. Returns `None` if it has none.
+pub fn checksums(path: &Path) -> Result<Option<Counts>> {
+    let mut folder = Folder::open(path)?;
+    let mut checks = Checks::default();
+    let list = folder.json(LIST)?;
+    for (file, facts) in list.as_object().into_iter().flatten() {
+        let float = facts["inputs"][0]["dtype"] == "float32";
+        for (run, sums) in facts["op_crc"].as_array().into_iter().flatten().enumerate().filter(|_| !float) {
+            let vectors = format!("vectors/{}", Path::new(file).with_extension("safetensors").display());
+            let mut inputs = Vec::new();
+            while let Some(value) = array(&mut folder, &vectors, &format!("in{run}_{}", inputs.len()))? {
+                inputs.push(value);
             }
-            Some(got) => lines.push(format!("tensor {index}: {}, not {}", got.tensor_type(), want.tensor_type())),
-            None => (),
+            checks.check(&format!("{file}/run{run}/checksums"), || {
+                let sums: Vec<u64> = sums.as_array().into_iter().flatten().filter_map(Json::as_u64).collect();
+                let got = computed(&path.join(file), &inputs)?;
+                ensure!(got.len() == sums.len(), "{} results, not {}", got.len(), sums.len());
+                let wrong = sums.iter().zip(&got).position(|(want, got)| *want != u64::from(*got));
+                ensure!(wrong.is_none(), "the result of operator {} is wrong", wrong.unwrap_or(0));
+                Ok(())
+            });
         }
     }
-    let bytes = outputs.iter().map(|output| Ok(output.bytes()?.to_vec())).collect::<Result<Vec<_>>>()?;
-    let types = outputs.iter().zip(&call.outputs).enumerate().filter(|(_, (got, want))| got.tensor_type() != want.tensor_type());
-    lines.extend(types.map(|(at, (got, want))| format!("output {at}: {}, not {}", got.tensor_type(), want.tensor_type())));
-    lines.extend(compare_all(&call.outputs, &bytes, "op by op"));
-    Ok(bytes)
+    Ok((checks.counts != Counts::default()).then_some(checks.counts))
 }
 
-fn compiled(model: &Model, call: &Call<'_>, device: &Device) -> Result<Vec<Vec<u8>>> {
-    let outputs = model.function()?.call(&Eager::new(device), on(device, &call.inputs)?)?;
-    outputs.iter().map(|output| Ok(output.bytes()?.to_vec())).collect()
-}
-
-/// Compares tensors with the wanted ones. Returns a line for each that is wrong.
-fn compare_all(wanted: &[&Tensor], got: &[Vec<u8>], how: &str) -> Vec<String> {
-    if wanted.len() != got.len() {
-        return vec![format!("{how}: {} outputs, not {}", got.len(), wanted.len())];
-    }
-    let line = |(at, (want, got)): (usize, (&&Tensor, &Vec<u8>))| {
-        let bytes = want.bytes().ok()?.to_vec();
-        let greatest =
-            if want.dtype() == DType::F32 { want.to_vec::<f32>().ok()?.into_iter().fold(1.0, |a: f32, b| a.max(b.abs())) } else { 1.0 };
-        let tolerance = Tolerance { atol: ERROR * f64::from(greatest), ..Tolerance::default() };
-        let want = Value { name: format!("{how}: output {at}"), tensor_type: want.tensor_type(), bytes };
-        compare(&[want], std::slice::from_ref(got), tolerance).pop()
-    };
-    wanted.iter().zip(got).enumerate().filter_map(line).collect()
+/// Returns the CRC-32 of each operator's result.
+fn computed(file: &Path, inputs: &[Value]) -> Result<Vec<u32>> {
+    let device = ops::portable_cpu();
+    let inputs = inputs.iter().map(|value| value.tensor(&device)).collect::<gradlet_core::Result<Vec<Tensor>>>()?;
+    let sums = Mutex::new(Vec::new());
+    Model::open(file)?.call_observed(&Eager::new(&device), &inputs.iter().collect::<Vec<_>>(), |_, _, tensor| {
+        let bytes = tensor.bytes().map(|bytes| bytes.to_vec()).unwrap_or_default();
+        sums.lock().unwrap_or_else(PoisonError::into_inner).push(crc32fast::hash(&bytes));
+    })?;
+    Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
 }

@@ -8,7 +8,7 @@ use gradlet_tests::golden::skips::{COMMITTED, Skips};
 fn golden_vectors() {
     let mut skips = Skips::parse(COMMITTED).unwrap();
     let mut coverage = Coverage::default();
-    let counts = golden::run_with(&[], &[golden::own_folder()], None, &mut skips, &mut coverage).unwrap();
+    let counts = golden::run_with(&[], &golden::case_folders(), None, &mut skips, &mut coverage).unwrap();
     assert_eq!(counts.failed, 0);
     assert!(counts.passed > 0);
     // Remove the Cortex-M from the table. `cargo xtask test` checks it.
@@ -46,14 +46,4 @@ fn a_skip_that_is_out_of_date_fails() {
     let all = counts(&["eager"], COMMITTED);
     let skipped = counts(&["eager"], "neg/random eager it was not known once");
     assert_eq!((skipped.passed, skipped.failed), (all.passed - 1, 1));
-}
-
-/// Runs the models of the folder that `GRADLET_MODELS` names.
-#[test]
-fn golden_models() {
-    let folders = std::env::var_os("GRADLET_MODELS").map(std::path::PathBuf::from);
-    let folders: Vec<_> = [golden::fixtures("models")].into_iter().chain(folders).collect();
-    let counts = golden::run_with(&[], &folders, None, &mut Skips::parse(COMMITTED).unwrap(), &mut Coverage::default()).unwrap();
-    assert_eq!(counts.failed, 0);
-    assert!(counts.passed > 0);
 }

@@ -30,7 +30,7 @@ fn note(graph: &Graph, uses: &mut Vec<Use>) {
 /// Returns the uses of ops in the golden cases, forward and backward, and further uses that no golden case has.
 fn uses() -> Vec<Use> {
     let mut uses = Vec::new();
-    for case in golden::read(&golden::own_folder()).unwrap() {
+    for case in golden::case_folders().iter().flat_map(|folder| golden::read(folder).unwrap()) {
         let Some(Ok(traced)) = case.body.as_ref().map(|body| Traced::new(&case, body)) else { continue };
         traced.graphs().into_iter().for_each(|graph| note(graph, &mut uses));
     }

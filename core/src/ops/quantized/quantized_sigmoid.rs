@@ -12,7 +12,8 @@ use crate::base::shape::TensorType;
 use crate::ops::shared::elementwise::{same_dims, set, unary};
 #[cfg(feature = "alloc")]
 use crate::{
-    ops::quantized::{Quantization, exponentials, tables},
+    base::quantization::Quantization,
+    ops::quantized::{exponentials, tables},
     ops::quantized_conv2d::NO_GRADIENT,
     tensor::Tensor,
     tensor::scope::Op,
@@ -78,8 +79,7 @@ pub static I16: Kernel = Kernel { def: &DEF, dtype: DType::I16, run };
 
 /// The op.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { tf_type: Some("LOGISTIC"), ..Op::total(&DEF, "quantized_sigmoid(x, table[256]), where both are i16", NO_GRADIENT) };
+pub static OP: Op = Op::total(&DEF, "quantized_sigmoid(x, table[256]), where both are i16", NO_GRADIENT);
 
 #[cfg(feature = "alloc")]
 impl Tensor {
@@ -92,7 +92,7 @@ impl Tensor {
     /// # use gradlet_core::{Tensor, ops};
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[-128i8, 0, 2, 127], &[4])?;
-    /// let y = x.quantized_sigmoid(ops::Quantization { scale: 0.5, zero_point: 0 })?;
+    /// let y = x.quantized_sigmoid(gradlet_core::Quantization { scale: 0.5, zero_point: 0 })?;
     /// assert_eq!(y.to_vec::<i8>()?, [-128, 0, 59, 127]);
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
