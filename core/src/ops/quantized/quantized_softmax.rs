@@ -153,14 +153,16 @@ impl Tensor {
         if !(beta > 0.0 && beta.is_finite()) {
             return Err(Error::message(format!("beta must be positive and finite, not {beta}")));
         }
-        let (device, scale) = (self.device()?, f64::from(from.scale) * f64::from(beta));
+        let device = self.device()?;
         if self.dtype() == DType::I8 {
-            let table = exponentials::of_differences(scale);
+            let table = exponentials::of_differences(f64::from(from.scale) * f64::from(beta));
             let y = Tensor::emit1(&OP, &[], &[self, &Tensor::new(&device, &table, &[table.len() as u32])?])?;
             return y.with_quantization(Quantization { scale: 1.0 / 256.0, zero_point: i8::MIN.into() });
         }
         let table = Tensor::new(&device, &exponentials::of_fractions(), &[2, ENTRIES as u32])?;
-        let y = Tensor::emit1(&OP, bytemuck::cast_slice(&[Multiplier::new(scale / (10.0 / 65535.0))]), &[self, &table])?;
+        // TensorFlow Lite multiplies the scale by beta in f32 here, but in f64 for i8.
+        let multiplier = Multiplier::new(f64::from(from.scale * beta) / (10.0 / 65535.0));
+        let y = Tensor::emit1(&OP, bytemuck::cast_slice(&[multiplier]), &[self, &table])?;
         y.with_quantization(Quantization { scale: 1.0 / 32768.0, zero_point: 0 })
     }
 }
@@ -197,6 +199,7 @@ mod tests {
         check::<i8>(0.1, 1.0, &[1, 1], &[53], &[127]);
         check::<i8>(0.021, 2.5, &[2, 3], &[-28, -37, 30, -26, -28, -4], &[-117, -121, 110, -78, -83, 32]);
         check::<i8>(20.0, 1.0, &[6], &[-62, -38, -43, -29, 35, -99], &[-128, -128, -128, -128, 127, -128]);
+        check::<i16>(5.2651383e-05, 0.7, &[4], &[29895, 9406, -7015, 18007], &[13816, 6493, 3545, 8915]);
         check::<i16>(0.0001953125, 1.0, &[2, 5],
             &[-20611, 3288, 16705, -10468, -27798, 30412, -7030, -2737, -32582, 32593],
             &[21, 2211, 30379, 151, 6, 12934, 8, 21, 1, 19804]);
@@ -272,5 +275,10 @@ mod tests {
         assert_eq!(run(&I16, &[0], &[&wide, &table], &[]).0, Err(Error::Attribute { index: 0 }));
         let x = Tensor::new(device(), &[1i8], &[1]).unwrap();
         assert!(x.quantized_softmax(Quantization { scale: 1.0, zero_point: 0 }, f32::NAN).is_err());
+        for (scale, beta) in [(f32::MAX, 9.0), (f32::MIN_POSITIVE, 0.1)] {
+            let from = Quantization { scale, zero_point: 0 };
+            assert!(x.quantized_softmax(from, beta).is_ok());
+            let _ = Tensor::new(device(), &[1i16], &[1]).unwrap().quantized_softmax(from, beta);
+        }
     }
 }
