@@ -1,7 +1,8 @@
-//! Ops that the host computes for a GPU: branches, loops and messages, collective operations, and the errors of refused data.
+//! Ops that the host computes for a GPU: branches, loops and messages, quantised ops, collective operations, and the errors of refused
+//! data.
 
 use crate::device::{Part, Shared};
-use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
+use gradlet_core::custom_op::{Call, Kernel, OpCode, OpDef, Slice};
 use gradlet_core::device::{AlignedBytes, Launch, Placed};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Error, Result, ops};
@@ -11,9 +12,26 @@ use std::sync::Arc;
 /// copied to the host.
 pub type Combine = fn(Part) -> Result<bool>;
 
+/// Ops on quantised tensors, for which the GPU has no kernels.
+const QUANTIZED: [OpCode; 13] = [
+    ops::code::quantize,
+    ops::code::dequantize,
+    ops::code::requantize,
+    ops::code::lookup,
+    ops::code::quantized_dense,
+    ops::code::quantized_conv2d,
+    ops::code::quantized_depthwise_conv2d,
+    ops::code::quantized_add,
+    ops::code::quantized_mul,
+    ops::code::quantized_avg_pool2d,
+    ops::code::quantized_mean,
+    ops::code::quantized_softmax,
+    ops::code::quantized_sigmoid,
+];
+
 /// The kernels that run on the host.
 pub(crate) struct HostOps {
-    /// The portable kernels of branches, loops and ops without outputs, then the others.
+    /// The portable kernels of branches, loops, ops without outputs and quantised ops, then the others.
     kernels: Vec<&'static Kernel>,
     /// The kernels of collective operations, whose operands are copied to the host and back unless they are combined on the GPUs.
     moved: &'static [Kernel],
@@ -23,7 +41,8 @@ pub(crate) struct HostOps {
 impl HostOps {
     pub(crate) fn new(moved: &'static [Kernel], combine: Option<Combine>) -> HostOps {
         let control = [ops::code::cond, ops::code::while_loop];
-        let own = ops::KERNELS.iter().filter(|kernel| kernel.def.outputs == 0 || control.contains(&kernel.def.code));
+        let has = |kernel: &&&Kernel| kernel.def.outputs == 0 || control.contains(&kernel.def.code) || QUANTIZED.contains(&kernel.def.code);
+        let own = ops::KERNELS.iter().filter(has);
         HostOps { kernels: own.copied().chain(moved).collect(), moved, combine }
     }
 

@@ -76,9 +76,10 @@ fn array(folder: &mut Folder, file: &str, key: &str) -> Result<Option<Value>> {
 fn results(folder: &mut Folder, case: &Json, vectors: &str, first: &str) -> Result<Vec<(usize, Value)>> {
     let variant = first.split_once("/in/").map_or("", |(variant, _)| variant);
     let mut results = Vec::new();
-    for index in case["operators"].as_array().into_iter().flatten().flat_map(|operator| operator["outputs"].as_array()).flatten() {
-        let index = index.as_u64().context("the number of a tensor is not a number")? as usize;
-        results.extend(array(folder, vectors, &format!("{variant}/tensors/{index}"))?.map(|value| (index, value)));
+    let outputs = case["operators"].as_array().into_iter().flatten().filter_map(|operator| operator["outputs"].as_array()).flatten();
+    for index in outputs.filter_map(Json::as_u64) {
+        let value = array(folder, vectors, &format!("{variant}/tensors/{index}"))?;
+        results.extend(value.map(|value| (index as usize, value)));
     }
     Ok(results)
 }
