@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub type Combine = fn(Part) -> Result<bool>;
 
 /// Ops on quantised tensors, for which the GPU has no kernels.
-const QUANTIZED: [OpCode; 13] = [
+pub(crate) const QUANTIZED: [OpCode; 13] = [
     ops::code::quantize,
     ops::code::dequantize,
     ops::code::requantize,
