@@ -5,6 +5,7 @@ mod ckpt;
 mod devices;
 mod export;
 mod firmware;
+mod import;
 mod inspect;
 mod monitor;
 mod new;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
     "Examples:\n",
     "  gradlet train cnn --data data/mnist10k --weights cnn.safetensors\n",
     "  gradlet export cnn --weights cnn.safetensors --output cnn.grdl --rust model.rs\n",
+    "  gradlet import kws.tflite --output kws.grdl --rust model.rs\n",
     "  gradlet run cnn.grdl infer --input x=digits:data/mnist10k:0\n",
     "  gradlet inspect cnn.grdl --svg arena.svg\n",
     "  gradlet monitor --port /dev/ttyUSB0 --logdir logs\n",
@@ -50,6 +52,7 @@ const EXIT_CODES: &str = "Exit codes: 0 success, 1 an error, 2 wrong usage.";
 enum Command {
     Train(train::Train),
     Export(export::Export),
+    Import(import::Import),
     Run(run::Run),
     Inspect(inspect::Inspect),
     Monitor(monitor::Watch),
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Train(train) => train.run(cli.quiet),
         Command::Export(export) => export.run(cli.quiet),
+        Command::Import(import) => import.run(cli.quiet),
         Command::Run(run) => run.run(),
         Command::Inspect(inspect) => inspect.run(cli.quiet),
         Command::Monitor(monitor) => monitor.run(cli.quiet),

@@ -21,6 +21,7 @@ mod array;
 mod control;
 mod conv;
 mod elementwise;
+mod export;
 mod linear;
 mod node;
 mod plan;

@@ -1,0 +1,67 @@
+//! The command `gradlet import`.
+
+use crate::firmware::{c_file, write_c};
+use crate::print;
+use anyhow::{Context, Result};
+use clap::Args;
+use gradlet::artifact::describe::Description;
+use gradlet::artifact::{firmware, inspect};
+use gradlet::io::write_whole;
+use gradlet::tflite::Model;
+use std::path::PathBuf;
+
+/// Import a model of TensorFlow Lite as an artifact that a firmware can run
+///
+/// Its int8 and int16 operators keep the bits of TensorFlow Lite's reference kernels. The main subgraph becomes the signature `infer`.
+/// A model that cannot be imported is refused, with a list of all operators that stand in the way.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  gradlet import kws.tflite -o kws.grdl --rust model.rs\n  \
+                        gradlet import person.tflite -o person.grdl --svg arena.svg")]
+pub struct Import {
+    /// The model, a .tflite file
+    file: PathBuf,
+    /// File for the artifact
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Size of the dimensions that the model leaves open
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    batch: u32,
+    /// Also draw the arena over time, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Also write the firmware's kernels, arena sizes, names, indices and shapes, as Rust
+    #[arg(long, value_name = "FILE")]
+    rust: Option<PathBuf>,
+    /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it
+    #[arg(long, value_name = "FILE", value_parser = c_file)]
+    c: Option<PathBuf>,
+}
+
+impl Import {
+    pub fn run(&self, quiet: bool) -> Result<()> {
+        let model = Model::open(&self.file)?;
+        for warning in model.warnings() {
+            eprintln!("warning: {}: {warning}", self.file.display());
+        }
+        let bytes = model.export(self.batch).with_context(|| format!("cannot import {}", self.file.display()))?;
+        let description = Description::read(&bytes)?;
+        let source =
+            self.rust.as_ref().map(|path| Ok::<_, anyhow::Error>((path, firmware::source(&bytes, "gradlet import")?))).transpose()?;
+        write_whole(&self.output, &bytes)?;
+        if let Some((path, source)) = source {
+            write_whole(path, source.as_bytes())?;
+        }
+        if let Some(path) = &self.c {
+            write_c(path, &bytes, "gradlet import")?;
+        }
+        if let Some(path) = &self.svg {
+            let signatures: Vec<_> = description.signatures.iter().collect();
+            write_whole(path, inspect::svg(&description, &signatures).as_bytes())?;
+        }
+        if quiet {
+            Ok(())
+        } else {
+            print(&format!("{}: {} B\n{}", self.output.display(), description.length, inspect::costs(&description)))
+        }
+    }
+}

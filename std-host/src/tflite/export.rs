@@ -1,0 +1,62 @@
+//! Export of a model as an artifact.
+
+use super::{Model, Signature, TensorInfo};
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::{Artifact, Eager, Error, Function, Result, Shape, Tensor, TensorType};
+
+/// Name of the signature of the model's main subgraph.
+const MAIN: &str = "infer";
+
+/// A function of a model.
+type Call = Function<Vec<Tensor>, Vec<Tensor>>;
+
+impl Model {
+    /// Exports the model as an artifact, for firmware and for [`load`](crate::artifact::load). The main subgraph is the signature `infer`,
+    /// with the names of the model's signature for it, or those of its tensors. Other signatures of the model keep their names. Each
+    /// dimension that a call chooses becomes `batch`.
+    ///
+    /// ```no_run
+    /// let model = gradlet::tflite::Model::open("kws.tflite")?;
+    /// gradlet::io::write_whole("kws.grdl", &model.export(1)?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Fails if an operator is not supported; the error lists all of them.
+    pub fn export(&self, batch: u32) -> Result<AlignedBytes> {
+        let device = crate::portable_cpu();
+        let scope = Eager::new(&device);
+        let zeros = |info: &TensorInfo| {
+            let dims: Vec<u32> = info.dims.iter().map(|dim| dim.unwrap_or(batch)).collect();
+            let dtype = info.dtype.ok_or_else(|| Error::message(format!("input {:?} has a type that gradlet does not have", info.name)))?;
+            Tensor::zeros(&device, TensorType::new(dtype, Shape::new(&dims)?))
+        };
+        let mut artifact = Artifact::new();
+        let mut add = |name: &str, function: &Call, signature: &Signature| {
+            let zeros = signature.inputs.iter().map(zeros).collect::<Result<Vec<Tensor>>>()?;
+            let names = |list: &[TensorInfo]| list.iter().map(|info| info.name.clone()).collect::<Vec<String>>();
+            let (inputs, outputs) = (names(&signature.inputs), names(&signature.outputs));
+            let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+            let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
+            artifact.signature(name, &*function.concrete(&scope, &zeros)?, &inputs, &outputs).map(drop)
+        };
+        let (main, others): (Vec<Signature>, Vec<Signature>) =
+            self.signatures().into_iter().partition(|signature| self.is_main(&signature.name));
+        match main.first() {
+            Some(main) => add(MAIN, &self.signature_function(&main.name)?, main)?,
+            None => add(MAIN, &self.function()?, &Signature { name: MAIN.into(), inputs: self.inputs(), outputs: self.outputs() })?,
+        }
+        for signature in &others {
+            add(&signature.name, &self.signature_function(&signature.name)?, signature)?;
+        }
+        artifact.metadata("producer", concat!("gradlet ", env!("CARGO_PKG_VERSION")));
+        if !self.description().is_empty() {
+            artifact.metadata("model", self.description());
+        }
+        artifact.to_bytes()
+    }
+
+    /// True if a signature is one of the main subgraph.
+    fn is_main(&self, signature: &str) -> bool {
+        self.parsed().signatures.iter().any(|own| own.key == signature && own.subgraph == 0)
+    }
+}
