@@ -98,6 +98,11 @@ pub(super) fn pool<'m>(node: &Node<'m>, pool: fn(&Tensor, [u32; 2], [u32; 2], Pa
     one(move |inputs| activation.apply(pool(&inputs.get(0)?, size, strides, padding)?))
 }
 
+/// Returns the square roots of the mean squares of windows.
+pub(super) fn l2_pool(x: &Tensor, size: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Tensor> {
+    x.square()?.avg_pool2d(size, strides, padding)?.sqrt()
+}
+
 /// Returns the maxima of windows. Those of integers are computed as f32, which has all integers of 16 bits.
 pub(super) fn max_pool(x: &Tensor, size: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Tensor> {
     match x.dtype() {

@@ -2,7 +2,7 @@
 
 use super::node::{Activation, Emit, Imported, Node, one};
 use super::plan::Inputs;
-use crate::formats::tflite::UnidirectionalSequenceLstmOptions;
+use crate::formats::tflite::{SequenceRnnOptions, UnidirectionalSequenceLstmOptions};
 use gradlet_core::{Error, Result, Tensor};
 
 /// The inputs of a gate: its weights for the input, those for the last output, those for the cell, and its bias.
@@ -43,11 +43,7 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let time = if options.time_major() { 0 } else { 1 };
     one(move |inputs| {
         let x = inputs.get(0)?;
-        let &[first, second, _] = x.dims() else { return Err(Error::Rank { input: 0 }) };
-        let (steps, batch) = if time == 0 { (first, second) } else { (second, first) };
-        if steps > MAX_STEPS {
-            return Err(Error::message(format!("it has {steps} steps, but at most {MAX_STEPS} can be unrolled")));
-        }
+        let batch = batch(&x, time)?;
         let width = |at: usize| inputs.get(at).map(|weights| weights.dims().first().copied().unwrap_or(0));
         let cells = width(OUTPUT.input)?;
         let outputs = if inputs.optional(PROJECTION[0])?.is_some() { width(PROJECTION[0])? } else { cells };
@@ -70,6 +66,33 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         }
         Tensor::stack(&results, time)
     })
+}
+
+/// Imports a layer whose output is an activation of its input and its last output.
+pub(super) fn rnn<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let options = node.options::<SequenceRnnOptions<'_>>()?;
+    let activation = Activation::new(options.fused_activation_function())?;
+    let time = if options.time_major() { 0 } else { 1 };
+    one(move |inputs| {
+        let (x, bias) = (inputs.get(0)?, inputs.get(3)?);
+        let (weights, recurrent) = (inputs.transposed(1, &[1, 0])?, inputs.transposed(2, &[1, 0])?);
+        let mut output = inputs.state(4, &x, &[batch(&x, time)?, bias.dims().first().copied().unwrap_or(0)])?;
+        let step = |x: Tensor| {
+            output = activation.apply(x.dense(&weights, Some(&bias))?.add(&output.dense(&recurrent, None)?)?)?;
+            Ok(output.clone())
+        };
+        Tensor::stack(&x.unstack(time)?.into_iter().map(step).collect::<Result<Vec<Tensor>>>()?, time)
+    })
+}
+
+/// Returns the number of sequences. Fails unless `x` has three axes, and not too many steps along axis `time`.
+fn batch(x: &Tensor, time: i32) -> Result<u32> {
+    let &[first, second, _] = x.dims() else { return Err(Error::Rank { input: 0 }) };
+    let (steps, batch) = if time == 0 { (first, second) } else { (second, first) };
+    if steps > MAX_STEPS {
+        return Err(Error::message(format!("it has {steps} steps, but at most {MAX_STEPS} can be unrolled")));
+    }
+    Ok(batch)
 }
 
 /// Returns the sums of a gate, before its activation.

@@ -14,7 +14,7 @@ pub(crate) use schema::{
     AddOptions, BatchMatMulOptions, CallOnceOptions, ConcatenationOptions, Conv2DOptions, CumsumOptions, DepthToSpaceOptions,
     DepthwiseConv2DOptions, DivOptions, FullyConnectedOptions, GatherOptions, GeluOptions, IfOptions, LeakyReluOptions, MirrorPadOptions,
     MulOptions, OneHotOptions, Options, OptionsTable, PackOptions, Pool2DOptions, ReducerOptions, ReshapeOptions, ResizeBilinearOptions,
-    ResizeNearestNeighborOptions, SoftmaxOptions, SpaceToDepthOptions, SqueezeOptions, StridedSliceOptions, SubOptions,
+    ResizeNearestNeighborOptions, SequenceRnnOptions, SoftmaxOptions, SpaceToDepthOptions, SqueezeOptions, StridedSliceOptions, SubOptions,
     TransposeConvOptions, UnidirectionalSequenceLstmOptions, UnpackOptions, VarHandleOptions, WhileOptions,
 };
 

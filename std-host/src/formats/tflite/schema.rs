@@ -302,6 +302,11 @@ options! { 'a:
     30 SqueezeOptions {
         0 squeeze_dims: List<'a, i32>,
     }
+    31 SequenceRnnOptions {
+        0 time_major: bool = false,
+        1 fused_activation_function: i8 = 0,
+        2 asymmetric_quantize_inputs: bool = false,
+    }
     32 StridedSliceOptions {
         0 begin_mask: i32 = 0,
         1 end_mask: i32 = 0,

@@ -235,6 +235,21 @@ fn variables_keep_their_values() {
     assert_eq!(model.call(&scope, &[&x]).unwrap()[0].to_vec::<f32>().unwrap(), [16.0]);
 }
 
+/// A sequence `[time,batch,width]`, in which each output is added to the next input.
+#[test]
+fn a_recurrent_layer_adds_its_last_output() {
+    let x = new(&[1.0f32, 2.0, 3.0, -100.0], &[4, 1, 1]);
+    let (weight, recurrent, bias, state) =
+        (new(&[10.0f32], &[1, 1]), new(&[0.5f32], &[1, 1]), new(&[1.0f32], &[1]), new(&[4.0f32], &[1, 1]));
+    let operands = [Input(&x), Constant(&weight), Constant(&recurrent), Constant(&bias), Input(&state)];
+    let options = Some((31, vec![(0, Field::Bool(true)), (1, Field::I8(1))]));
+    let y = compute("UNIDIRECTIONAL_SEQUENCE_RNN", &operands, options, &[DType::F32]).remove(0);
+    assert_eq!((y.dims(), y.to_vec::<f32>().unwrap()), (&[4, 1, 1][..], vec![13.0, 27.5, 44.75, 0.0]));
+    let x = new(&[3.0f32, 5.0, 1.0, 1.0], &[1, 2, 2, 1]);
+    let pool = Some((5, vec![(0, Field::I8(1)), (1, Field::I32(1)), (2, Field::I32(1)), (3, Field::I32(2)), (4, Field::I32(2))]));
+    assert_eq!(compute("L2_POOL_2D", &[Input(&x)], pool, &[DType::F32])[0].to_vec::<f32>().unwrap(), [3.0]);
+}
+
 /// Peepholes, a projection with clipping, and coupled gates, against the formula in f64.
 #[test]
 fn an_lstm_has_optional_parts() {
