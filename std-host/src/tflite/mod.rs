@@ -105,7 +105,7 @@ pub struct Signature {
 pub struct Unsupported {
     /// Number of the subgraph.
     pub subgraph: usize,
-    /// Number of the operator in the subgraph.
+    /// Number of the operator in the subgraph. It is the count of operators for a result of the subgraph that none of them computes.
     pub operator: usize,
     /// Name of the operator.
     pub name: String,

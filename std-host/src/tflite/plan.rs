@@ -70,6 +70,15 @@ impl<'m> Plan<'m> {
                 unsupported.push(refused(format!("more than {MAX_HEIGHT} subgraphs call each other in a chain")));
             }
         }
+        for (at, output) in known.missing(&graph.outputs) {
+            let reason = "no operator computes it".into();
+            unsupported.push(Unsupported {
+                subgraph,
+                operator: graph.operators.len(),
+                name: format!("output {at}, tensor {output}"),
+                reason,
+            });
+        }
         callers.pop();
         if let Some(planned) = self.subgraphs.get_mut(subgraph) {
             *planned = Some(Planned { emits, height, last_uses: last_uses(graph) });
@@ -99,6 +108,11 @@ impl Known {
         let mut known: Vec<bool> = graph.tensors.iter().map(|tensor| tensor.constant().is_some() || tensor.is_variable).collect();
         graph.inputs.iter().for_each(|&input| known.iter_mut().skip(input).take(1).for_each(|known| *known = true));
         Known(known)
+    }
+
+    /// Returns the tensors of a list that have no value, with their positions in the list.
+    fn missing<'l>(&self, list: &'l [usize]) -> impl Iterator<Item = (usize, usize)> + use<'_, 'l> {
+        list.iter().copied().enumerate().filter(|&(_, index)| self.0.get(index) == Some(&false))
     }
 
     /// Adds the outputs of an operator. Fails if one of its inputs has no value.

@@ -2,6 +2,7 @@
 
 use gradlet_core::DType;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Names of the operators, by number.
 const OPERATORS: [&str; 210] = [
@@ -299,6 +300,16 @@ impl ElementType {
             18 => DType::Bf16,
             _ => return None,
         })
+    }
+
+    /// Returns the range of integers of the type, or that of 32 bits for other types.
+    pub(super) fn integers(self) -> RangeInclusive<i64> {
+        match self.0 {
+            3 => 0..=u8::MAX.into(),
+            7 => i16::MIN.into()..=i16::MAX.into(),
+            9 => i8::MIN.into()..=i8::MAX.into(),
+            _ => i32::MIN.into()..=i32::MAX.into(),
+        }
     }
 
     /// Returns the size of an element in bytes, or `None` if elements have no size of their own or share bytes.

@@ -123,7 +123,8 @@ impl<'a> Reader<'a> {
         {
             return Err(format!("it has {} bytes, but {kind}{dims:?} needs {bytes}", data.len()));
         }
-        let quantization = tensor.quantization().map(|quantization| self.quantization(quantization, &dims, place)).transpose()?.flatten();
+        let quantization =
+            tensor.quantization().map(|quantization| self.quantization(quantization, (kind, &dims), place)).transpose()?.flatten();
         let is_variable = tensor.is_variable();
         Ok(Tensor { name: tensor.name().unwrap_or(""), kind, dims, signature, data, quantization, is_variable })
     }
@@ -143,7 +144,7 @@ impl<'a> Reader<'a> {
     fn quantization(
         &mut self,
         quantization: schema::QuantizationParameters<'a>,
-        dims: &[u32],
+        (kind, dims): (ElementType, &[u32]),
         place: &Place<'_>,
     ) -> Result<Option<Quantization>, String> {
         if quantization.details_type() != 0 {
@@ -160,6 +161,10 @@ impl<'a> Reader<'a> {
         let zero_points = self.list(zero_points)?;
         if let Some((index, scale)) = scales.iter().enumerate().find(|(_, scale)| !scale.is_finite() || **scale <= 0.0) {
             return Err(format!("its scale {index} is {scale}, not a positive number"));
+        }
+        let range = kind.integers();
+        if let Some((index, zero_point)) = zero_points.iter().enumerate().find(|(_, zero_point)| !range.contains(zero_point)) {
+            return Err(format!("its zero point {index} is {zero_point}, which is not a value of {kind}"));
         }
         if scales.len() == 1 {
             return Ok(Some(Quantization { scales, zero_points, axis: 0 }));

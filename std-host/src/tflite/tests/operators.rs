@@ -172,6 +172,9 @@ fn quantized_elements_move() {
     let y = run("REDUCE_MAX", &[Input(&x), Constant(&i32s(&[1, -1]))], Some((27, vec![(0, Field::Bool(true))])));
     assert_eq!((y.dims(), y.to_vec::<i8>().unwrap()), (&[1, 1, 2, 1][..], vec![1, 7]));
 
+    let wrong = single("RESHAPE", &[Input(&x)], None, &[DType::I8], Some((0.5, 200)));
+    let error = Model::from_bytes(wrong).unwrap_err().to_string();
+    assert!(error.ends_with("tensor 0: its zero point 0 is 200, which is not a value of INT8"), "{error}");
     let power = single("POW", &[Input(&x), Input(&x)], None, &[DType::I8], Some((0.5, -3)));
     let reasons = Model::from_bytes(power).unwrap().unsupported();
     assert_eq!(reasons[0].reason, "it is not supported for quantized tensors");
