@@ -1,6 +1,7 @@
 //! Descriptions of an artifact, as text, as JSON and as an SVG image: signatures, ops, sizes in flash and RAM, and the use of RAM over
 //! time.
 
+pub use crate::artifact::costs::{costs, multiply_accumulates};
 use crate::artifact::{json, svg};
 use gradlet_core::TensorType;
 use gradlet_core::artifact::describe::{BlockInfo, Description, InstructionInfo, OperandInfo, SignatureInfo};
@@ -140,60 +141,6 @@ pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
     };
     let all = (0..signature.walk().len()).map(|index| (index, live(index)));
     all.rev().max_by_key(|&(_, bytes)| bytes).unwrap_or((0, 0))
-}
-
-/// Returns the number of multiply-accumulates of an instruction: those of a forward product or convolution. Returns 0 for other ops.
-///
-/// Positions outside an image count, as they do in the literature.
-pub fn multiply_accumulates(instruction: &InstructionInfo) -> u64 {
-    let dims = |operands: &[OperandInfo], at: usize| operands.get(at).map_or(Vec::new(), |one| one.tensor_type.shape.dims().to_vec());
-    let product = |dims: &[u32]| dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
-    let (x, filter, y) = (dims(&instruction.inputs, 0), dims(&instruction.inputs, 1), dims(&instruction.outputs, 0));
-    let of_element = match (instruction.op.as_str(), filter.as_slice()) {
-        ("matmul" | "dense" | "quantized_dense", _) => x.last().map_or(0, |&columns| columns.into()),
-        ("conv2d" | "conv2d_max_pool2d", [taps @ .., _]) | ("quantized_conv2d", [_, taps @ ..]) => product(taps),
-        ("depthwise_conv2d", [kh, kw, ..]) | ("quantized_depthwise_conv2d", [_, kh, kw, _]) => product(&[*kh, *kw]),
-        _ => 0,
-    };
-    product(&y).saturating_mul(of_element)
-}
-
-/// Lists what each instruction of an artifact costs: its constants in flash, the bytes of its results, and its multiply-accumulates. A row
-/// of totals follows for each signature, with the size of its arena.
-pub fn costs(description: &Description) -> String {
-    let mut text = String::new();
-    for signature in &description.signatures {
-        let rows: Vec<(usize, &InstructionInfo)> = signature.walk();
-        let width = rows.iter().map(|(depth, one)| 2 * depth + one.op.len()).max().unwrap_or(0).max(9);
-        let _ =
-            writeln!(text, "\nsignature {}\n       {:width$} {:>11} {:>11} {:>13}", signature.name, "op", "flash B", "result B", "MACs");
-        let mut seen: Vec<(u32, u32)> = Vec::new();
-        let (mut flash, mut macs) = (0u64, 0u64);
-        for (depth, instruction) in rows {
-            let mut own = 0;
-            for one in instruction.inputs.iter().filter(|one| one.space == Space::Flash) {
-                if !seen.contains(&(one.location, one.bytes)) {
-                    seen.push((one.location, one.bytes));
-                    own += u64::from(one.bytes);
-                }
-            }
-            let result: u64 = instruction.outputs.iter().map(|one| u64::from(one.bytes)).sum();
-            let (count, name) = (multiply_accumulates(instruction), format!("{}{}", "  ".repeat(depth), instruction.op));
-            let _ = writeln!(
-                text,
-                "  {:>3}  {name:width$} {:>11} {:>11} {:>13}",
-                instruction.index,
-                grouped(own),
-                grouped(result),
-                grouped(count)
-            );
-            (flash, macs) = (flash + own, macs + count);
-        }
-        let arena = grouped(signature.arena_bytes);
-        let _ = writeln!(text, "       {:width$} {:>11} {:>11} {:>13}", "total", grouped(flash), "", grouped(macs));
-        let _ = writeln!(text, "  arena {arena} B if loaded alone, of which {} B scratch", grouped(signature.scratch));
-    }
-    text
 }
 
 /// Describes the artifact as text: flash, kernels, variables, and each signature with its instructions, RAM and peak.
@@ -417,6 +364,6 @@ mod tests {
 
     #[test]
     fn groups() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0u32, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

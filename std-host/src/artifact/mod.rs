@@ -1,6 +1,7 @@
 //! Artifacts: export, loading, inspection, and source code for firmware.
 
 pub mod c_source;
+mod costs;
 mod engine;
 pub mod export;
 pub mod firmware;

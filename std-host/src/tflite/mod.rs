@@ -36,7 +36,7 @@ mod variables;
 
 use crate::files::{FileError, FileResult};
 use crate::formats::tflite::{self as format, Subgraph};
-use gradlet_core::{DType, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
+use gradlet_core::{AffineQuantization, DType, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
 use plan::{Observe, Plan, Run};
 use std::fmt;
 use std::path::Path;
@@ -72,19 +72,7 @@ pub struct TensorInfo {
     /// Dimensions, with `None` for those that each call chooses.
     pub dims: Vec<Option<u32>>,
     /// Quantization of the elements, if they stand for other numbers.
-    pub quantization: Option<Quantization>,
-}
-
-/// Quantization of a tensor: an element `q` stands for `scale · (q − zero point)`.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Quantization {
-    /// One scale, or one for each index of `axis`.
-    pub scales: Vec<f32>,
-    /// As many zero points as scales.
-    pub zero_points: Vec<i64>,
-    /// Axis of the scales. It is 0 if there is only one.
-    pub axis: usize,
+    pub quantization: Option<AffineQuantization>,
 }
 
 /// A named function of a model.
@@ -319,10 +307,7 @@ fn info(graph: &Subgraph<'_>, index: usize) -> TensorInfo {
         true => tensor.dims.iter().map(|&dim| Some(dim)).collect(),
         false => tensor.signature.clone(),
     };
-    let quantization = tensor.quantization.clone().map(|quantization| {
-        let format::Quantization { scales, zero_points, axis } = quantization;
-        Quantization { scales, zero_points, axis }
-    });
+    let quantization = tensor.quantization.as_ref().map(affine);
     TensorInfo { name: tensor.name.into(), dtype: tensor.kind.dtype(), dims, quantization }
 }
 
@@ -336,4 +321,11 @@ fn spec(info: &TensorInfo) -> Result<TensorSpec> {
 fn refused(unsupported: Vec<Unsupported>) -> Error {
     let lines: Vec<String> = unsupported.iter().map(|one| format!("\n  {one}")).collect();
     Error::message(format!("{} operators of the model are not supported:{}", unsupported.len(), lines.concat()))
+}
+
+/// Converts the scales of a tensor.
+fn affine(quantization: &format::Quantization) -> AffineQuantization {
+    let format::Quantization { scales, zero_points, axis } = quantization;
+    let zero_points = zero_points.iter().map(|&zero_point| zero_point as i32).collect();
+    AffineQuantization { axis: *axis as u32, scales: scales.clone(), zero_points }
 }

@@ -5,7 +5,7 @@ use super::node::{Emit, Node};
 use super::variables::Variables;
 use crate::formats::tflite::{ElementType, Model, Place, Subgraph};
 use gradlet_core::scope::ScopeHandle;
-use gradlet_core::{AffineQuantization, DType, Device, Eager, Error, Result, Scope, Shape, Tensor, TensorType};
+use gradlet_core::{DType, Device, Eager, Error, Result, Scope, Shape, Tensor, TensorType};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -210,9 +210,7 @@ impl<'r, 'm> Run<'r, 'm> {
 fn scaled(value: Tensor, graph: &Subgraph<'_>, index: usize) -> Result<Tensor> {
     let described = graph.tensors.get(index).and_then(|tensor| tensor.quantization.as_ref());
     let Some(quantization) = described.filter(|_| matches!(value.dtype(), DType::I8 | DType::U8 | DType::I16)) else { return Ok(value) };
-    let zero_points = quantization.zero_points.iter().map(|&zero_point| zero_point as i32).collect();
-    let axis = quantization.axis as u32;
-    value.with_quantization(AffineQuantization { axis, scales: quantization.scales.clone(), zero_points })
+    value.with_quantization(super::affine(quantization))
 }
 
 /// Returns the outputs of an operator with the numbers of their tensors. Fails if their number or a type is not that of the file.
