@@ -148,6 +148,7 @@ pub(super) fn many<'m>(emit: impl Fn(&Inputs<'_, '_, 'm>) -> Result<Vec<Tensor>>
 pub(super) enum Activation {
     None,
     Relu,
+    Relu0To1,
     ReluN1To1,
     Relu6,
     Tanh,
@@ -172,6 +173,7 @@ impl Activation {
             Activation::None => Ok(x),
             Activation::Relu if x.dtype().is_float() => x.relu(),
             Activation::Relu => x.maximum(&x.like(0.0)?),
+            Activation::Relu0To1 => x.clip_by_value(0.0, 1.0),
             Activation::ReluN1To1 => x.clip_by_value(-1.0, 1.0),
             Activation::Relu6 if x.dtype().is_float() => x.relu6(),
             Activation::Relu6 => x.clip_by_value(0.0, 6.0),

@@ -7,17 +7,38 @@ use gradlet_core::ops::{PairQuantization, tables};
 use gradlet_core::{DType, Quantization, Result, Tensor};
 
 fn pair<'m>(node: &Node<'m>, activation: i8, function: fn(&Tensor, &Tensor, &PairQuantization) -> Result<Tensor>) -> Imported<Emit<'m>> {
-    let (left, right, output) = (whole(node.input(0)?)?, whole(node.input(1)?)?, node.output(0)?);
-    let scaling = PairQuantization { left, right, output: whole(output)?, range: range(Activation::new(activation)?, output)? };
+    let scaling = scaling(node, activation)?;
     one(move |inputs| function(&inputs.get(0)?, &inputs.get(1)?, &scaling))
 }
 
+fn scaling(node: &Node<'_>, activation: i8) -> Imported<PairQuantization> {
+    let (left, right, output) = (whole(node.input(0)?)?, whole(node.input(1)?)?, node.output(0)?);
+    Ok(PairQuantization { left, right, output: whole(output)?, range: range(Activation::new(activation)?, output)? })
+}
+
 pub(super) fn add<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
-    pair(node, node.options::<AddOptions<'_>>()?.fused_activation_function(), Tensor::quantized_add)
+    let options = node.options::<AddOptions<'_>>()?;
+    check_powers(node, options.pot_scale_int16())?;
+    pair(node, options.fused_activation_function(), Tensor::quantized_add)
 }
 
 pub(super) fn sub<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
-    pair(node, node.options::<SubOptions<'_>>()?.fused_activation_function(), Tensor::quantized_sub)
+    let options = node.options::<SubOptions<'_>>()?;
+    check_powers(node, options.pot_scale_int16())?;
+    pair(node, options.fused_activation_function(), Tensor::quantized_sub)
+}
+
+/// Fails for int16 whose scales are different powers of two, if `shifts` permits shifts instead of products: these round otherwise.
+fn check_powers(node: &Node<'_>, shifts: bool) -> Imported<()> {
+    let scaling = scaling(node, 0)?;
+    let scales = [scaling.left, scaling.right, scaling.output].map(|quantization| quantization.scale);
+    // TensorFlow Lite takes such a number for a power of two.
+    let is_power = |scale: &f32| (scale.log2() - scale.log2().round()).abs() < 1e-3;
+    let equal = scales.iter().all(|scale| *scale == scaling.output.scale);
+    if shifts && dtype_of(node.output(0)?)? == DType::I16 && !equal && scales.iter().all(is_power) {
+        return Err(format!("it shifts INT16 of the scales {scales:?}, which are powers of two"));
+    }
+    Ok(())
 }
 
 pub(super) fn mul<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
@@ -54,21 +75,58 @@ fn table<'m>(node: &Node<'m>, table: impl FnOnce(Quantization, Quantization) -> 
     one(move |inputs| inputs.get(0)?.lookup(&Tensor::new(inputs.device(), &table, &[256])?))
 }
 
+/// Returns the quantizations of input and output if both are int16, and `None` if none of them is.
+fn int16(node: &Node<'_>) -> Imported<Option<(Quantization, Quantization)>> {
+    let (x, y) = (node.input(0)?, node.output(0)?);
+    match [dtype_of(x)?, dtype_of(y)?] {
+        [DType::I16, DType::I16] => Ok(Some((whole(x)?, whole(y)?))),
+        [DType::I16, _] | [_, DType::I16] => Err(format!("its input is {}, but its output {}", x.kind, y.kind)),
+        _ => Ok(None),
+    }
+}
+
+/// Imports a function of one int16 tensor whose results have the scale 1/32768.
+fn fraction<'m>(from: Quantization, to: Quantization, function: fn(&Tensor, Quantization) -> Result<Tensor>) -> Imported<Emit<'m>> {
+    let wanted = Quantization { scale: 1.0 / 32768.0, zero_point: 0 };
+    if to != wanted {
+        return Err(format!("its output has {to}, not {wanted}"));
+    }
+    one(move |inputs| function(&inputs.get(0)?, from))
+}
+
 pub(super) fn logistic<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
-    table(node, tables::sigmoid)
+    match int16(node)? {
+        Some((from, to)) => fraction(from, to, Tensor::quantized_sigmoid),
+        None => table(node, tables::sigmoid),
+    }
 }
 
 pub(super) fn tanh<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
-    table(node, tables::tanh)
+    match int16(node)? {
+        Some((from, to)) => fraction(from, to, Tensor::quantized_tanh),
+        None => table(node, tables::tanh),
+    }
 }
 
 pub(super) fn hard_swish<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     table(node, tables::hard_swish)
 }
 
+/// Imports the identity for positive numbers, and a product with the slope for others. For int16, both are changes of scale.
 pub(super) fn leaky_relu<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let alpha = node.options::<LeakyReluOptions<'_>>()?.alpha();
-    table(node, move |x, y| tables::leaky_relu(x, y, alpha))
+    let Some((from, to)) = int16(node)? else { return table(node, move |x, y| tables::leaky_relu(x, y, alpha)) };
+    // The ratios are f32, as in TensorFlow Lite.
+    let [positive, negative] = [from.scale / to.scale, from.scale * alpha / to.scale];
+    if !(negative > 0.0 && negative.is_finite()) || from.zero_point != 0 || to.zero_point != 0 {
+        return Err(format!("its slope is {alpha}, from {from} to {to}"));
+    }
+    let unit = Quantization { scale: 1.0, zero_point: 0 };
+    one(move |inputs| {
+        let x = inputs.get(0)?;
+        let by = |scale| x.requantize(Quantization { scale, zero_point: 0 }, DType::I16, unit);
+        x.less(&x.like(0.0)?)?.select(&by(negative)?, &by(positive)?)
+    })
 }
 
 /// Imports an activation on its own: the change of scale, limited to a range.

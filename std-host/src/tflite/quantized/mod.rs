@@ -29,6 +29,7 @@ static TABLE: &[Row] = &[
     ("QUANTIZE", |node| elementwise::quantize(node)),
     ("RELU", |node| elementwise::relu(node, Activation::Relu)),
     ("RELU6", |node| elementwise::relu(node, Activation::Relu6)),
+    ("RELU_0_TO_1", |node| elementwise::relu(node, Activation::Relu0To1)),
     ("RELU_N1_TO_1", |node| elementwise::relu(node, Activation::ReluN1To1)),
     ("SOFTMAX", |node| reduce::softmax(node)),
     ("SUB", |node| elementwise::sub(node)),
@@ -85,6 +86,7 @@ fn range(activation: Activation, tensor: &Described<'_>) -> Imported<Option<(i32
         Activation::None => None,
         Activation::Relu => Some((nearest(0.0), greatest)),
         Activation::Relu6 => Some((nearest(0.0), nearest(6.0))),
+        Activation::Relu0To1 => Some((nearest(0.0), nearest(1.0))),
         Activation::ReluN1To1 => Some((nearest(-1.0), nearest(1.0))),
         Activation::Tanh => return Err("its activation TANH is not supported for quantized tensors".into()),
     })

@@ -9,6 +9,7 @@ mod examples;
 mod freezing;
 mod images;
 mod managers;
+mod models;
 mod records;
 mod second_reader;
 
