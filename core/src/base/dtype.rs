@@ -133,7 +133,10 @@ macro_rules! elements {
         $(impl Element for $ty { const DTYPE: DType = DType::$dtype; })*
     };
 }
-elements!(f32 => F32, f64 => F64, half::f16 => F16, half::bf16 => Bf16, i8 => I8, u8 => U8, i16 => I16, i32 => I32, i64 => I64, Bool => Bool);
+elements!(
+    f32 => F32, f64 => F64, half::f16 => F16, half::bf16 => Bf16,
+    i8 => I8, u8 => U8, i16 => I16, i32 => I32, i64 => I64, Bool => Bool
+);
 
 /// Arithmetic with TensorFlow's semantics: integers wrap on overflow.
 pub trait Number: Element + PartialOrd {

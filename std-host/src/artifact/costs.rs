@@ -1,4 +1,4 @@
-//! What each instruction of an artifact costs.
+//! Costs of the instructions of an artifact.
 
 use crate::artifact::inspect::grouped;
 use gradlet_core::artifact::describe::{Description, InstructionInfo, OperandInfo};

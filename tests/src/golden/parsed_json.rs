@@ -63,7 +63,7 @@ fn one(value: &Parsed, wanted: &Json) -> Result<()> {
     }
 }
 
-/// Checks that values equal those of `{"dtype", "shape", "data"}`. Tensors have no 16-bit integers, so these are compared as i32.
+/// Checks that values equal those of `{"dtype", "shape", "data"}`. TensorFlow's ops that decode 16-bit integers give i32 here.
 pub fn same(values: &Values, wanted: &Json) -> Result<()> {
     ensure!(shape(&wanted["shape"])? == *values.shape(), "shape {}, wanted {}", values.shape(), wanted["shape"]);
     let (name, data) = (wanted["dtype"].as_str().context("no dtype")?, list(&wanted["data"])?);
@@ -127,6 +127,7 @@ pub fn dtype(name: &str) -> Result<DType> {
         "bfloat16" => DType::Bf16,
         "int8" => DType::I8,
         "uint8" => DType::U8,
+        "int16" => DType::I16,
         "int32" => DType::I32,
         "int64" => DType::I64,
         "bool" => DType::Bool,

@@ -73,6 +73,7 @@ targets! {
     npz: "../../../fuzz/fuzz_targets/npz.rs", (reader("npz").samples)();
     records: "../../../fuzz/fuzz_targets/records.rs", tfrecord::seeds();
     telemetry: "../../../fuzz/fuzz_targets/telemetry.rs", vec![crate::telemetry::sent(20)];
+    tflite: "../../../fuzz/fuzz_targets/tflite.rs", (reader("tflite").samples)();
 }
 
 #[test]
