@@ -1,8 +1,8 @@
 """A second reader and executor of gradlet's formats, written from SPEC.md alone. Python 3.10 and NumPy 2.
 
 Commands: `run` and `verify` of an artifact, `checkpoint`, `slots` and `frames` (as JSON), `samples` of a folder, and `spec` for the
-dumps of SPEC.md. It has the ops that MLPs, CNNs, LSTMs, Adam, SGD, branches and loops need. An artifact that needs another one is
-refused with error 18, as SPEC.md asks of a reader without a kernel. Real functions have kernels in f32 only.
+dumps of SPEC.md. It has the ops that MLPs, CNNs, LSTMs, Adam, SGD, branches and loops need, and all ops on quantised tensors. An artifact
+that needs another one is refused with error 18, as SPEC.md asks of a reader without a kernel. Real functions have kernels in f32 only.
 """
 
 import argparse

@@ -49,7 +49,7 @@ class Artifact:
         check(len(data) >= 112, 13, "the header is cut short")
         major, minor, self.length, self.checksum = struct.unpack("<HHII", data[4:16])
         self.minor = minor
-        check(major == 1 and minor <= 1, 12, f"version {major}.{minor}")
+        check(major == 1 and minor <= 2, 12, f"version {major}.{minor}")
         check(112 <= self.length <= len(data), 13, "the artifact is cut short")
         self.bytes = data[:self.length]
         sections = {}
@@ -61,7 +61,7 @@ class Artifact:
         raw = {name: list(struct.iter_unpack(form, self.bytes[offset:offset + size]))
                for name, (offset, size, form) in sections.items() if name not in ("names", "metadata", "data")}
         for i, type_ in enumerate(raw["types"]):
-            check(1 <= type_[0] & 0xFF <= 9, 16, f"Types {i}: dtype")
+            check(1 <= type_[0] & 0xFF <= 10, 16, f"Types {i}: dtype")
         check(crc32c(self.bytes[16:]) == self.checksum, 15, "checksum")
         cut = lambda name: self.bytes[sections[name][0]:sum(sections[name][:2])]
         self.names = read_names(cut("names"))

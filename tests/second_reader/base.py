@@ -3,9 +3,9 @@
 import struct
 
 NONE = 0xFFFFFFFF
-F32, F64, F16, BF16, I8, U8, I32, I64, BOOL = range(1, 10)
+F32, F64, F16, BF16, I8, U8, I32, I64, BOOL, I16 = range(1, 11)
 # f16, bf16 and bool are kept as raw bits: most ops copy them whole.
-NUMPY = {F32: "<f4", F64: "<f8", F16: "<u2", BF16: "<u2", I8: "<i1", U8: "<u1", I32: "<i4", I64: "<i8", BOOL: "<u1"}
+NUMPY = {F32: "<f4", F64: "<f8", F16: "<u2", BF16: "<u2", I8: "<i1", U8: "<u1", I32: "<i4", I64: "<i8", BOOL: "<u1", I16: "<i2"}
 FLASH, SCRATCH, VARIABLE = range(3)
 
 class GradletError(Exception):
@@ -37,6 +37,9 @@ def crc32c(data: bytes) -> int:
 
 def words_of(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 4}I", data)
+
+def signed(word: int) -> int:
+    return word - 2**32 if word >= 2**31 else word
 
 def round_up(x: int, to: int) -> int:
     return -(-x // to) * to

@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 
 from artifact import Type
-from base import I32, I64
+from base import I32, I64, signed
 from ops.registry import A, IN0, N, broadcast, data_error, need, op
 
 def reshape_shape(t, w):
@@ -25,9 +25,6 @@ def concat_shape(t, w):
     rest = lambda x: (x.dtype, len(x.dims), x.dims[:w[0]], x.dims[w[0] + 1:])
     need(all(rest(x) == rest(t[0]) for x in t))
     return [Type(t[0].dtype, t[0].dims[:w[0]] + (sum(x.dims[w[0]] for x in t),) + t[0].dims[w[0] + 1:])]
-
-def signed(word: int) -> int:
-    return word - 2**32 if word >= 2**31 else word
 
 def check_slice(w, inner, outer):
     """Checks that the elements of `inner` have places in `outer`, at begin, begin + step, …"""

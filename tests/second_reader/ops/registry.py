@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from artifact import Type
-from base import BF16, F16, F32, F64, I8, I32, I64, U8, GradletError
+from base import BF16, F16, F32, F64, I8, I16, I32, I64, U8, GradletError
 
-F, I = {F32, F64}, {I8, U8, I32, I64}
-N, SIGNED, A = F | I, {F32, F64, I8, I32, I64}, set(range(1, 10))
+F, I, Q = {F32, F64}, {I8, U8, I16, I32, I64}, {I8, I16}
+N, SIGNED, A = F | I, {F32, F64, I8, I16, I32, I64}, set(range(1, 11))
 
 class Refused(Exception):
     """A shape rule refuses the inputs or the attribute words."""
