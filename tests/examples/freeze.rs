@@ -1,4 +1,4 @@
-//! Writes the frozen sample of the current format version: `cargo run --release -p gradlet-tests --example freeze`.
+//! Writes the frozen samples of the current format version: `cargo run --release -p gradlet-tests --example freeze`.
 //!
 //! Run it once, when that version is released. It never overwrites a sample.
 
@@ -6,11 +6,13 @@ use gradlet_core::runtime::program::VERSION;
 use gradlet_tests::frozen;
 
 fn main() -> anyhow::Result<()> {
-    let (artifact, answers) = frozen::folder(VERSION);
-    if artifact.exists() {
-        anyhow::bail!("{} is there already, and frozen", artifact.display());
+    for (name, bytes) in frozen::current()? {
+        let (artifact, answers) = frozen::paths(name, VERSION);
+        if artifact.exists() {
+            anyhow::bail!("{} is there already, and frozen", artifact.display());
+        }
+        std::fs::write(&answers, frozen::answers(&bytes)?)?;
+        std::fs::write(&artifact, &*bytes)?;
     }
-    let bytes = frozen::sample()?;
-    std::fs::write(&answers, frozen::answers(&bytes)?)?;
-    Ok(std::fs::write(&artifact, &*bytes)?)
+    Ok(())
 }

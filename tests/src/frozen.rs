@@ -1,5 +1,6 @@
-//! Frozen samples: an artifact of each released format version, with the results that it computed at that time.
+//! Frozen samples: artifacts of each released format version, with the results that they computed at that time.
 
+use crate::quantised;
 use anyhow::Result;
 use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
@@ -13,18 +14,25 @@ use std::sync::Arc;
 /// Folder of the samples `NAME-VERSION.grdl`, and of their results `NAME-VERSION.out`.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/artifacts");
 
-/// Returns the paths of the CNN artifact of a version, and of its results.
-pub fn folder((major, minor): (u16, u16)) -> (PathBuf, PathBuf) {
-    let path = |ending: &str| Path::new(FOLDER).join(format!("cnn-{major}.{minor}.{ending}"));
+/// Returns the paths of an artifact of a version, and of its results.
+pub fn paths(name: &str, (major, minor): (u16, u16)) -> (PathBuf, PathBuf) {
+    let path = |ending: &str| Path::new(FOLDER).join(format!("{name}-{major}.{minor}.{ending}"));
     (path("grdl"), path("out"))
 }
 
 /// Returns the paths of all frozen artifacts and of their results. They are a CNN of each version, an LSTM, branches and
-/// loops, and a step of Adam.
+/// loops, a step of Adam, and all ops on quantised tensors.
 pub fn samples() -> Result<Vec<(PathBuf, PathBuf)>> {
     let paths = std::fs::read_dir(FOLDER)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     let artifacts = paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "grdl"));
     Ok(artifacts.map(|path| (path.clone(), path.with_extension("out"))).collect())
+}
+
+/// Creates the samples of the current version, with their names: an int8 CNN of TensorFlow Lite, and all ops on quantised tensors of i8 and
+/// of i16.
+pub fn current() -> Result<[(&'static str, AlignedBytes); 2]> {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/models/cnn_int8.tflite");
+    Ok([("cnn", gradlet::tflite::Model::open(model)?.export(1)?), ("quantised", quantised::artifact(1..4)?)])
 }
 
 /// Creates the artifact of a small CNN with `infer` and the training steps of two optimizers. It has most ops, and
@@ -71,6 +79,8 @@ pub fn answers(artifact: &[u8]) -> Result<Vec<u8>> {
         for input in 0.. {
             match session.input_type(signature, input).map(|tensor_type| tensor_type.dtype) {
                 Ok(DType::I32) => session.input_mut::<i32>(signature, input)?.fill(2),
+                Ok(DType::I8) => session.input_mut(signature, input)?.iter_mut().zip(0..).for_each(|(x, at)| *x = (4133 * at) as i8),
+                Ok(DType::I16) => session.input_mut(signature, input)?.iter_mut().zip(0..).for_each(|(x, at)| *x = (4133 * at) as i16),
                 Ok(_) => session.input_mut::<f32>(signature, input)?.iter_mut().zip(1..).for_each(|(x, at)| *x = at as f32 / 16.0),
                 Err(_) => break,
             }

@@ -19,5 +19,6 @@ pub mod golden;
 pub mod gpu;
 pub mod hiding;
 pub mod mlp;
+pub mod quantised;
 pub mod random;
 pub mod roofline;

@@ -7,8 +7,8 @@ use gradlet_core::DType;
 use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::runtime::SignatureId;
-use gradlet_tests::frozen;
 use gradlet_tests::random::Random;
+use gradlet_tests::{frozen, quantised};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -38,8 +38,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Runs `signatures` in turn on random inputs, both in gradlet and in the second reader. Every output and, at the end, every variable must
-/// match.
-fn same_bits(artifact: &[u8], signatures: &[&str], steps: usize) {
+/// match. There must be at least `variables` with values.
+fn same_bits(artifact: &[u8], signatures: &[&str], steps: usize, variables: usize) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), artifact).unwrap();
     let artifact = AlignedBytes::from(artifact);
@@ -70,7 +70,7 @@ fn same_bits(artifact: &[u8], signatures: &[&str], steps: usize) {
                 compared += 1;
             }
         }
-        assert!(compared >= 4, "{signature}: only {compared} variables have values");
+        assert!(compared >= variables, "{signature}: only {compared} variables have values");
     }
 }
 
@@ -80,6 +80,8 @@ fn fill(session: &mut Session<'_, '_>, id: SignatureId, random: &mut Random) -> 
     while let Ok(tensor_type) = session.input_type(id, inputs.len()) {
         match tensor_type.dtype {
             DType::I32 => session.input_mut::<i32>(id, inputs.len()).unwrap().fill_with(|| random.below(4) as i32),
+            DType::I8 => session.input_mut(id, inputs.len()).unwrap().fill_with(|| random.bits() as i8),
+            DType::I16 => session.input_mut(id, inputs.len()).unwrap().fill_with(|| random.bits() as i16),
             _ => session.input_mut::<f32>(id, inputs.len()).unwrap().fill_with(|| random.below(1 << 16) as f32 / 65536.0 - 0.3),
         }
         inputs.push(hex(session.input_bytes_mut(id, inputs.len()).unwrap()));
@@ -92,7 +94,7 @@ fn fill(session: &mut Session<'_, '_>, id: SignatureId, random: &mut Random) -> 
 fn samples_and_dumps_have_the_same_bits() {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/artifacts");
     let samples = second_reader(&["samples", fixtures], "");
-    assert!(samples.lines().count() >= 4 && samples.lines().all(|line| line.ends_with("bits equal")), "{samples}");
+    assert!(samples.lines().count() >= 7 && samples.lines().all(|line| line.ends_with("bits equal")), "{samples}");
     let spec = Path::new(FOLDER).join("../../SPEC.md");
     let dumps = second_reader(&["spec", spec.to_str().unwrap()], "");
     assert!(dumps.lines().count() >= 10 && dumps.lines().all(|line| line.ends_with(": ok")), "{dumps}");
@@ -106,7 +108,19 @@ fn perceptrons_and_cnns_train_with_the_same_bits() {
         let spec: ModelSpec = name.parse().unwrap();
         let model = Arc::new(spec.build(&scope).unwrap());
         let artifact = export::artifact(&scope, &model, &spec, &Options::default()).unwrap();
-        same_bits(&artifact, &["infer", "train", "train_head"], 4);
+        same_bits(&artifact, &["infer", "train", "train_head"], 4, 4);
     }
-    same_bits(&frozen::sample().unwrap(), &["infer", "train_sgd", "train_adam"], 20);
+    same_bits(&frozen::sample().unwrap(), &["infer", "train_sgd", "train_adam"], 20, 4);
+}
+
+#[test]
+#[ignore = "needs Python with NumPy"]
+fn quantised_models_infer_with_the_same_bits() {
+    let seeds = 4..12;
+    let names: Vec<String> = seeds.clone().flat_map(|seed| [format!("i8_{seed}"), format!("i16_{seed}")]).collect();
+    same_bits(&quantised::artifact(seeds).unwrap(), &names.iter().map(String::as_str).collect::<Vec<&str>>(), 2, 0);
+    for name in ["mlp_int8_float_io", "residual_int8", "conv_variants_int8", "two_in_two_out_int8", "lstm_unrolled_int8"] {
+        let path = Path::new(FOLDER).join("../fixtures/models").join(name).with_extension("tflite");
+        same_bits(&gradlet::tflite::Model::open(path).unwrap().export(1).unwrap(), &["infer"], 4, 0);
+    }
 }
