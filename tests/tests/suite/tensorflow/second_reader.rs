@@ -54,7 +54,8 @@ fn same_bits(artifact: &[u8], signatures: &[&str], steps: usize, variables: usiz
             let inputs = fill(&mut session, id, &mut random);
             session.run(id).unwrap();
             lines += &format!("{}\n", json!({ "signature": signature, "inputs": inputs }));
-            expected.push(json!({ "outputs": [hex(session.output_bytes(id, 0).unwrap())] }));
+            let outputs = (0..).map_while(|output| session.output_bytes(id, output).ok()).map(hex);
+            expected.push(json!({ "outputs": outputs.collect::<Vec<String>>() }));
         }
         lines += "{\"variables\": true}\n";
         let answers = second_reader(&["run", file.path().to_str().unwrap()], &lines);
