@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub type Combine = fn(Part) -> Result<bool>;
 
 /// Ops on quantised tensors, for which the GPU has no kernels.
-pub(crate) const QUANTIZED: [OpCode; 13] = [
+pub(crate) const QUANTIZED: [OpCode; 14] = [
     ops::code::quantize,
     ops::code::dequantize,
     ops::code::requantize,
@@ -27,6 +27,7 @@ pub(crate) const QUANTIZED: [OpCode; 13] = [
     ops::code::quantized_mean,
     ops::code::quantized_softmax,
     ops::code::quantized_sigmoid,
+    ops::code::quantized_lstm_step,
 ];
 
 /// The kernels that run on the host.

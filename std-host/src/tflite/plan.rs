@@ -305,12 +305,12 @@ impl Inputs<'_, '_, '_> {
         }
     }
 
-    /// Returns the value of an input that may be a state, or zeros with these dimensions if it is a state without a value.
-    pub(super) fn state(&self, at: usize, like: &Tensor, dims: &[u32]) -> Result<Tensor> {
+    /// Returns the value of an input that may be a state, or that of `first` if it is a state without a value.
+    pub(super) fn state(&self, at: usize, first: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         let index = self.node.operator.inputs.get(at).copied().flatten();
         match index.and_then(|index| self.values.get(index)) {
             Some(value) => Ok(value.clone()),
-            None => like.like(0.0)?.broadcast_to(dims),
+            None => first(),
         }
     }
 }

@@ -6,21 +6,21 @@ use crate::formats::tflite::{SequenceRnnOptions, UnidirectionalSequenceLstmOptio
 use gradlet_core::{Error, Result, Tensor};
 
 /// The inputs of a gate: its weights for the input, those for the last output, those for the cell, and its bias.
-struct Gate {
-    input: usize,
-    recurrent: usize,
-    cell: Option<usize>,
-    bias: usize,
+pub(super) struct Gate {
+    pub input: usize,
+    pub recurrent: usize,
+    pub cell: Option<usize>,
+    pub bias: usize,
 }
 
-const INPUT: Gate = Gate { input: 1, recurrent: 5, cell: Some(9), bias: 12 };
-const FORGET: Gate = Gate { input: 2, recurrent: 6, cell: Some(10), bias: 13 };
-const CELL: Gate = Gate { input: 3, recurrent: 7, cell: None, bias: 14 };
-const OUTPUT: Gate = Gate { input: 4, recurrent: 8, cell: Some(11), bias: 15 };
-const PROJECTION: [usize; 2] = [16, 17];
-const OUTPUT_STATE: usize = 18;
-const CELL_STATE: usize = 19;
-const NORMALIZATION: std::ops::RangeInclusive<usize> = 20..=23;
+pub(super) const INPUT: Gate = Gate { input: 1, recurrent: 5, cell: Some(9), bias: 12 };
+pub(super) const FORGET: Gate = Gate { input: 2, recurrent: 6, cell: Some(10), bias: 13 };
+pub(super) const CELL: Gate = Gate { input: 3, recurrent: 7, cell: None, bias: 14 };
+pub(super) const OUTPUT: Gate = Gate { input: 4, recurrent: 8, cell: Some(11), bias: 15 };
+pub(super) const PROJECTION: [usize; 2] = [16, 17];
+pub(super) const OUTPUT_STATE: usize = 18;
+pub(super) const CELL_STATE: usize = 19;
+pub(super) const NORMALIZATION: std::ops::RangeInclusive<usize> = 20..=23;
 
 /// Greatest number of steps. Each is a dozen ops.
 const MAX_STEPS: u32 = 10_000;
@@ -47,8 +47,9 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         let width = |at: usize| inputs.get(at).map(|weights| weights.dims().first().copied().unwrap_or(0));
         let cells = width(OUTPUT.input)?;
         let outputs = if inputs.optional(PROJECTION[0])?.is_some() { width(PROJECTION[0])? } else { cells };
-        let mut output = inputs.state(OUTPUT_STATE, &x, &[batch, outputs])?;
-        let mut cell = inputs.state(CELL_STATE, &x, &[batch, cells])?;
+        let zeros = |width: u32| x.like(0.0)?.broadcast_to(&[batch, width]);
+        let mut output = inputs.state(OUTPUT_STATE, || zeros(outputs))?;
+        let mut cell = inputs.state(CELL_STATE, || zeros(cells))?;
         let mut results = Vec::new();
         for x in x.unstack(time)? {
             let gate = |gate: &Gate, cell: &Tensor| sums(inputs, gate, &x, &output, cell);
@@ -76,7 +77,8 @@ pub(super) fn rnn<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     one(move |inputs| {
         let (x, bias) = (inputs.get(0)?, inputs.get(3)?);
         let (weights, recurrent) = (inputs.transposed(1, &[1, 0])?, inputs.transposed(2, &[1, 0])?);
-        let mut output = inputs.state(4, &x, &[batch(&x, time)?, bias.dims().first().copied().unwrap_or(0)])?;
+        let dims = [batch(&x, time)?, bias.dims().first().copied().unwrap_or(0)];
+        let mut output = inputs.state(4, || x.like(0.0)?.broadcast_to(&dims))?;
         let step = |x: Tensor| {
             output = activation.apply(x.dense(&weights, Some(&bias))?.add(&output.dense(&recurrent, None)?)?)?;
             Ok(output.clone())
@@ -86,7 +88,7 @@ pub(super) fn rnn<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 }
 
 /// Returns the number of sequences. Fails unless `x` has three axes, and not too many steps along axis `time`.
-fn batch(x: &Tensor, time: i32) -> Result<u32> {
+pub(super) fn batch(x: &Tensor, time: i32) -> Result<u32> {
     let &[first, second, _] = x.dims() else { return Err(Error::Rank { input: 0 }) };
     let (steps, batch) = if time == 0 { (first, second) } else { (second, first) };
     if steps > MAX_STEPS {

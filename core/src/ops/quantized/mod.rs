@@ -14,6 +14,7 @@ pub mod quantized_avg_pool2d;
 pub mod quantized_conv2d;
 pub mod quantized_dense;
 pub mod quantized_depthwise_conv2d;
+pub mod quantized_lstm_step;
 pub mod quantized_mean;
 pub mod quantized_mul;
 pub mod quantized_sigmoid;
@@ -26,4 +27,4 @@ pub mod tables;
 
 pub use crate::ops::shared::fixed_point::Multiplier;
 #[cfg(feature = "alloc")]
-pub use {pair::PairQuantization, scaling::Requantization};
+pub use {pair::PairQuantization, quantized_lstm_step::LstmQuantization, scaling::Requantization};

@@ -11,6 +11,7 @@ pub(in crate::ops) mod quantized;
 pub(in crate::ops) mod reduce;
 pub(in crate::ops) mod runs;
 pub(in crate::ops) mod scan;
+pub(in crate::ops) mod short_functions;
 pub(in crate::ops) mod stages;
 #[cfg(test)]
 pub(in crate::ops) mod testing;

@@ -3,6 +3,7 @@
 mod elementwise;
 mod hybrid;
 mod products;
+mod recurrent;
 mod reduce;
 
 use super::node::{Activation, Emit, Imported, Node};
@@ -36,6 +37,7 @@ static TABLE: &[Row] = &[
     ("SUM", |node| reduce::sum(node)),
     ("TANH", |node| elementwise::tanh(node)),
     ("TRANSPOSE_CONV", |node| products::transpose_conv(node)),
+    ("UNIDIRECTIONAL_SEQUENCE_LSTM", |node| recurrent::lstm(node)),
 ];
 
 /// Importers of operators with weights of 8 bits and other operands of 32-bit floats.
