@@ -197,8 +197,8 @@ pub use data::{datasets, image};
 pub use device::{cpu, portable_cpu};
 #[doc(no_inline)]
 pub use gradlet_core::{
-    Artifact, DType, DTypePolicy, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Result, Scope, Session, Shape,
-    Summarize, Tensor, TensorArray, TensorSpec, TensorType, Variable,
+    AffineQuantization, Artifact, DType, DTypePolicy, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Quantization,
+    Result, Scope, Session, Shape, Summarize, Tensor, TensorArray, TensorSpec, TensorType, Variable,
 };
 #[doc(inline)]
 pub use gradlet_core::{autodiff, control, custom_op, error, function, losses, metrics, ops, optimizers, random, replicas, runtime, scope};

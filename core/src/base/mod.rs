@@ -1,4 +1,5 @@
-//! Foundations of the crate: errors, element types, shapes, scales of quantised tensors, byte views, random numbers, artifact records, and op definitions.
+//! Foundations of the crate: errors, element types, shapes, scales of quantised tensors, byte views, random numbers, artifact records, and
+//! op definitions.
 
 pub mod dtype;
 pub mod error;

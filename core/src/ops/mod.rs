@@ -62,7 +62,8 @@ macro_rules! moving_kernels {
     (sized $run:ident) => {
         crate::ops::moving_kernels!(each
             F32 F32 = $run::<u32>, F64 F64 = $run::<u64>, F16 F16 = $run::<u16>, BF16 Bf16 = $run::<u16>,
-            I8 I8 = $run::<u8>, U8 U8 = $run::<u8>, I32 I32 = $run::<u32>, I64 I64 = $run::<u64>, BOOL Bool = $run::<u8>, I16 I16 = $run::<u16>);
+            I8 I8 = $run::<u8>, U8 U8 = $run::<u8>, I32 I32 = $run::<u32>, I64 I64 = $run::<u64>, BOOL Bool = $run::<u8>,
+            I16 I16 = $run::<u16>);
     };
     (bytes $run:path) => {
         crate::ops::moving_kernels!(each

@@ -8,6 +8,7 @@ pub(crate) mod exec;
 mod finite;
 mod load;
 pub mod program;
+mod scales;
 pub(crate) mod session;
 pub mod slots;
 pub mod telemetry;

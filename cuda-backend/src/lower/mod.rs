@@ -20,7 +20,7 @@ mod window;
 
 use call::KernelCall;
 use elementwise::Grouped;
-use gradlet_core::custom_op::OpDef;
+use gradlet_core::custom_op::{OpCode, OpDef};
 use gradlet_core::device::Member;
 use gradlet_core::ops::code;
 use gradlet_core::{DType, Error, Result, TensorType};
@@ -60,9 +60,30 @@ struct Family {
 static FAMILIES: [Family; 8] =
     [elementwise::FAMILY, reduce::FAMILY, tensor_core::FAMILY, linalg::FAMILY, conv::FAMILY, pool::FAMILY, array::FAMILY, scatter::FAMILY];
 
+/// Ops that move elements of any type.
+const MOVES: [OpCode; 11] = [
+    code::reshape,
+    code::transpose,
+    code::broadcast_to,
+    code::identity,
+    code::select,
+    code::concat,
+    code::strided_slice,
+    code::pad,
+    code::gather,
+    code::gather_nd,
+    code::tensor_scatter_update,
+];
+
 /// True if the GPU computes `op` for inputs of `dtype`.
 pub fn has_kernel(op: &OpDef, dtype: DType, target: &Target) -> bool {
-    FAMILIES.iter().any(|family| (family.has_kernel)(op, dtype, target))
+    family(op, dtype, target).is_some()
+}
+
+/// Returns the family that computes an op. Integers of 16 bits are only moved.
+fn family(op: &OpDef, dtype: DType, target: &Target) -> Option<&'static Family> {
+    let computes = dtype != DType::I16 || MOVES.contains(&op.code);
+    FAMILIES.iter().find(|family| computes && (family.has_kernel)(op, dtype, target))
 }
 
 /// Lowers a group with `elements` elements. All its members compute element by element, but the first one may be a product, or the last one
@@ -78,8 +99,7 @@ pub(crate) fn group(elements: usize, members: &[Member], target: &Target) -> Res
 /// Returns the launches that compute an op. Fails with [`Error::NoKernel`] if the GPU does not compute it for this element type.
 pub(crate) fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
     let dtype = job.dtype();
-    let family = FAMILIES.iter().find(|family| (family.has_kernel)(job.op, dtype, &job.target));
-    family.map_or(Err(Error::NoKernel { op: job.op.name, dtype }), |family| (family.lower)(job))
+    family(job.op, dtype, &job.target).map_or(Err(Error::NoKernel { op: job.op.name, dtype }), |family| (family.lower)(job))
 }
 
 /// Largest number of plans among which a measurement chooses.

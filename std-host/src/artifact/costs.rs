@@ -58,24 +58,3 @@ pub fn costs(description: &Description) -> String {
     }
     text
 }
-
-#[cfg(all(test, feature = "tflite"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_imported_model_costs_what_it_has() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/models/digits_cnn_int8.tflite");
-        let bytes = crate::tflite::Model::open(path).unwrap().export(1).unwrap();
-        let description = Description::read(&bytes).unwrap();
-        let walk = description.signatures[0].walk();
-        let of = |op: &str| walk.iter().filter(|(_, one)| one.op == op).map(|(_, one)| multiply_accumulates(one)).collect::<Vec<_>>();
-        // 14 · 14 pixels of 8 channels with 3 · 3 taps, and the dense layer of 10 classes.
-        assert_eq!(of("quantized_conv2d")[0], 14 * 14 * 8 * 9);
-        assert!(of("quantized_dense")[0] % 10 == 0 && of("quantized_softmax") == [0]);
-        let text = costs(&description);
-        let total: u64 = walk.iter().map(|(_, one)| multiply_accumulates(one)).sum();
-        assert!(text.contains(&grouped(total)), "{text}");
-        assert!(text.contains(&format!("arena {} B", grouped(description.signatures[0].arena_bytes))), "{text}");
-    }
-}

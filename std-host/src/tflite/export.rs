@@ -17,13 +17,13 @@ impl Model {
     ///
     /// ```no_run
     /// let model = gradlet::tflite::Model::open("kws.tflite")?;
-    /// gradlet::io::write_whole("kws.grdl", &model.export(1)?)?;
+    /// gradlet::io::write_whole("kws.grdl".as_ref(), &model.export(1)?)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// Fails if an operator is not supported; the error lists all of them.
     pub fn export(&self, batch: u32) -> Result<AlignedBytes> {
-        let device = crate::portable_cpu();
+        let device = crate::compute::devices::portable_cpu();
         let scope = Eager::new(&device);
         let zeros = |info: &TensorInfo| {
             let dims: Vec<u32> = info.dims.iter().map(|dim| dim.unwrap_or(batch)).collect();
@@ -58,5 +58,29 @@ impl Model {
     /// True if a signature is one of the main subgraph.
     fn is_main(&self, signature: &str) -> bool {
         self.parsed().signatures.iter().any(|own| own.key == signature && own.subgraph == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::describe::Description;
+    use crate::artifact::inspect::{costs, multiply_accumulates};
+
+    #[test]
+    fn an_imported_model_costs_what_it_has() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/models/digits_cnn_int8.tflite");
+        let bytes = Model::open(path).unwrap().export(1).unwrap();
+        let description = Description::read(&bytes).unwrap();
+        let walk = description.signatures[0].walk();
+        let of = |op: &str| walk.iter().filter(|(_, one)| one.op == op).map(|(_, one)| multiply_accumulates(one)).collect::<Vec<_>>();
+        // 14 · 14 pixels of 8 channels with 3 · 3 taps, and the dense layer of 10 classes.
+        assert_eq!(of("quantized_conv2d")[0], 14 * 14 * 8 * 9);
+        assert!(of("quantized_dense")[0] % 10 == 0 && of("quantized_softmax") == [0]);
+        let text = costs(&description);
+        let total: u64 = walk.iter().map(|(_, one)| multiply_accumulates(one)).sum();
+        let digits = text.replace(',', "");
+        assert!(digits.contains(&total.to_string()), "{text}");
+        assert!(digits.contains(&format!("arena {} B", description.signatures[0].arena_bytes)), "{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! Damaged files for the readers of images, IDX, NPY, NPZ, CSV and TensorFlow Lite's models. A reader must return values or an error with a message, in limited time,
-//! and with memory bounded by the file's size. The fuzz targets and the tests share this code.
+//! Damaged files for the readers of images, IDX, NPY, NPZ, CSV and TensorFlow Lite's models. A reader must return values or an error with a
+//! message, in limited time, and with memory bounded by the file's size. The fuzz targets and the tests share this code.
 
 use crate::random::Random;
 use gradlet::io::Csv;

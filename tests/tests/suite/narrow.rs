@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 const NARROW: [DType; 2] = [DType::F16, DType::Bf16];
 
 /// Ops of floats that no golden case computes in f32: fused ops, integer divisions, and a gradient of a gradient.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 11] = [
     "identity",
     "matmul_sgd",
     "truncatediv",
@@ -25,6 +25,7 @@ const ELSEWHERE: [&str; 10] = [
     "conv2d_max_pool2d_filter_grad",
     "conv2d_max_pool2d_input_grad",
     "scatter_add",
+    "quantize",
 ];
 
 /// Rounds an f32 tensor to a 16-bit type, and returns it as f32. The rounding is independent of gradlet's.

@@ -2,8 +2,8 @@
 //! and i16 with `x₀ = 0`; the filter is i8, the bias i32, or i64 for i16. The multiplier `m[n]` is
 //! `scale of x · scale of filter[n] / scale of y`.
 //!
-//! Rounding: the product with `m` is rounded once, like FULLY_CONNECTED of TensorFlow Lite's reference kernels; or twice, as TensorFlow Lite
-//! Micro and CMSIS-NN do.
+//! Rounding: the product with `m` is rounded once, like FULLY_CONNECTED of TensorFlow Lite's reference kernels; or twice, as TensorFlow
+//! Lite Micro and CMSIS-NN do.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};

@@ -77,7 +77,7 @@ fn run_i8(call: &mut Call<'_, '_>) -> Result<()> {
     })
 }
 
-/// Returns `1 / (1 + x)`. Both x, from 0 to 1, and the result have 31 bits after the point. Newton's method gives the result in three steps.
+/// Returns `1 / (1 + x)`. Both x, from 0 to 1, and the result have 31 bits after the point. Newton's method takes three steps.
 fn reciprocal(x: i32) -> i32 {
     let half = ((i64::from(x) + (1 << 31)) / 2) as i32;
     // 48/17 − 32/17 · half, with 29 bits after the point.

@@ -1,5 +1,5 @@
-//! Change of scale: `y = clamp(zero_point + m · (x − x₀))`, where `m` is `scale of x / scale of y`. Element types: i8, u8 and i16, for x and
-//! y each. The product is rounded twice. Like QUANTIZE of TensorFlow Lite on quantised tensors.
+//! Change of scale: `y = clamp(zero_point + m · (x − x₀))`, where `m` is `scale of x / scale of y`. Element types: i8, u8 and i16, for x
+//! and y each. The product is rounded twice. Like QUANTIZE of TensorFlow Lite on quantised tensors.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
