@@ -31,12 +31,12 @@ pub use elementwise::{
     round, rsqrt, select, sigmoid, sign, sin, softplus, sqrt, sub, tanh, truncatediv, truncatemod,
 };
 pub use linalg::{dense, matmul};
+#[cfg(feature = "alloc")]
+pub use quantized::{LstmQuantization, PairQuantization, Requantization, tables};
 pub use quantized::{
-    LstmQuantization, Multiplier, dequantize, lookup, quantize, quantized_add, quantized_avg_pool2d, quantized_conv2d, quantized_dense,
+    Multiplier, dequantize, lookup, quantize, quantized_add, quantized_avg_pool2d, quantized_conv2d, quantized_dense,
     quantized_depthwise_conv2d, quantized_lstm_step, quantized_mean, quantized_mul, quantized_sigmoid, quantized_softmax, requantize,
 };
-#[cfg(feature = "alloc")]
-pub use quantized::{PairQuantization, Requantization, tables};
 pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_grad, sum, top_k,

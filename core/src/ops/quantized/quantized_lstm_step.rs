@@ -218,7 +218,7 @@ impl Tensor {
     ///     input, output: output_scale, weights: weight_scales, recurrent: weight_scales, cell: cell_scale, cell_clip: 0.0,
     /// };
     /// let (output, cell) = x.quantized_lstm_step(&output, &cell, [&weights, &recurrent, &bias], &scaling)?;
-    /// assert_eq!(cell.to_vec::<i16>()?, [3478]); // sigmoid(2) · tanh(2) = 0.849
+    /// assert_eq!(cell.to_vec::<i16>()?, [3479]); // sigmoid(2) · tanh(2) = 0.849
     /// assert_eq!(output.to_vec::<i8>()?, [78]); // sigmoid(2) · tanh(0.849) = 0.609
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
