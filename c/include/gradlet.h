@@ -315,6 +315,10 @@ typedef enum gradlet_dtype {
      * A byte: 0 is false, anything else is true.
      */
     GRADLET_DTYPE_BOOL = 9,
+    /**
+     * `int16_t`.
+     */
+    GRADLET_DTYPE_I16 = 10,
 } gradlet_dtype;
 
 /**
