@@ -1,6 +1,6 @@
 // Functions that compute one element. The kernels that call them are written when they are needed: see `src/lower/elementwise/`.
 //
-// A function has the name of its op and of the element type of its first operand. It takes i8 and i32 as `int`, u8, bool and the bits of
+// A function has the name of its op and of the element type of its first operand. It takes i8, i16 and i32 as `int`, u8, bool and the bits of
 // f16 and bf16 as `unsigned`. Operands of 8 and 16 bits are in the range of their type, and so is the result.
 #include "common.cuh"
 
@@ -16,6 +16,7 @@ FUNCTION Index quotient(Index value, Index by) { return value / by; }
 #define F16(STAMP, op, ...) STAMP(op, f16, unsigned, unsigned, unsigned short, __VA_ARGS__)
 #define BF16(STAMP, op, ...) STAMP(op, bf16, unsigned, unsigned, unsigned short, __VA_ARGS__)
 #define I8(STAMP, op, ...) STAMP(op, i8, int, unsigned, signed char, __VA_ARGS__)
+#define I16(STAMP, op, ...) STAMP(op, i16, int, unsigned, short, __VA_ARGS__)
 #define U8(STAMP, op, ...) STAMP(op, u8, unsigned, unsigned, unsigned char, __VA_ARGS__)
 #define I32(STAMP, op, ...) STAMP(op, i32, int, unsigned, int, __VA_ARGS__)
 #define I64(STAMP, op, ...) STAMP(op, i64, long long, unsigned long long, long long, __VA_ARGS__)
@@ -23,7 +24,7 @@ FUNCTION Index quotient(Index value, Index by) { return value / by; }
 
 // Stamps functions for several element types.
 #define FLOATS(...) F32(__VA_ARGS__) F64(__VA_ARGS__)
-#define SIGNED(...) I8(__VA_ARGS__) I32(__VA_ARGS__) I64(__VA_ARGS__)
+#define SIGNED(...) I8(__VA_ARGS__) I16(__VA_ARGS__) I32(__VA_ARGS__) I64(__VA_ARGS__)
 #define INTEGERS(...) SIGNED(__VA_ARGS__) U8(__VA_ARGS__)
 #define NUMBERS(...) FLOATS(__VA_ARGS__) INTEGERS(__VA_ARGS__)
 #define ALL(...) NUMBERS(__VA_ARGS__) F16(__VA_ARGS__) BF16(__VA_ARGS__) BOOL(__VA_ARGS__)
@@ -149,6 +150,7 @@ __device__ float value_f16(unsigned bits) {
 }
 __device__ float value_bf16(unsigned bits) { return __uint_as_float(bits << 16); }
 __device__ int value_i8(int x) { return x; }
+__device__ int value_i16(int x) { return x; }
 __device__ int value_u8(unsigned x) { return x; }
 __device__ int value_i32(int x) { return x; }
 __device__ long long value_i64(long long x) { return x; }
@@ -168,6 +170,7 @@ template <class V> __device__ long long to_i64(V x) { return x; }
 __device__ long long to_i64(float x) { return truncated_long(x); }
 __device__ long long to_i64(double x) { return truncated_long(x); }
 template <class V> __device__ int to_i8(V x) { return (signed char)to_i32(x); }
+template <class V> __device__ int to_i16(V x) { return (short)to_i32(x); }
 template <class V> __device__ unsigned to_u8(V x) { return (unsigned char)to_i32(x); }
 template <class V> __device__ unsigned to_bool(V x) { return x != 0; }
 template <class V> __device__ unsigned to_f16(V x) {
@@ -189,6 +192,7 @@ ALL(CAST, f64, double)
 ALL(CAST, f16, unsigned)
 ALL(CAST, bf16, unsigned)
 ALL(CAST, i8, int)
+ALL(CAST, i16, int)
 ALL(CAST, u8, unsigned)
 ALL(CAST, i32, int)
 ALL(CAST, i64, long long)

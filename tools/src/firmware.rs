@@ -14,7 +14,7 @@ use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
 /// Names of all firmwares of the board.
-pub const ALL: [&str; 19] = [
+pub const ALL: [&str; 20] = [
     "bare",
     "empty",
     "flat",
@@ -25,6 +25,7 @@ pub const ALL: [&str; 19] = [
     "book",
     "demo",
     "dispatch",
+    "infer",
     "restart",
     "hostile",
     "slices",
@@ -37,7 +38,7 @@ pub const ALL: [&str; 19] = [
 ];
 /// Firmwares without a function that panics, formats text or divides 64-bit numbers. They link all of gradlet's runtime: the loader, the
 /// executor, checkpoints, slots and telemetry. Only the firmwares with all kernels or a heap still link such functions.
-const BARE: [&str; 11] = ["bare", "empty", "flat", "telemetry", "train", "mlp", "lstm", "book", "demo", "dispatch", "restart"];
+const BARE: [&str; 12] = ["bare", "empty", "flat", "telemetry", "train", "mlp", "lstm", "book", "demo", "dispatch", "infer", "restart"];
 /// Name of the only firmware with a heap.
 const EAGER: &str = "eager";
 

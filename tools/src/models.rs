@@ -8,11 +8,13 @@ use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::layers::{self, Activation, Conv2D, Dense, Flatten, Layer, MaxPooling2D, Module, Sequential};
 use gradlet::optimizers::{Adam, Sgd};
 use gradlet::tensor::Bool;
+use gradlet::tflite::Model;
 use gradlet::{Artifact, Eager, Function, Scope, Tensor, portable_cpu, train};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xtask::boards::folder;
+use xtask::shell::root;
 
 /// Learning rate of the exported training steps. It is Keras's default for SGD.
 pub const LEARNING_RATE: f32 = 0.01;
@@ -32,6 +34,22 @@ pub fn export(name: &str) -> Result<PathBuf> {
         _ => anyhow::bail!("firmware {name} has no default model: pass one with --model"),
     };
     write(name, &artifact)
+}
+
+/// Imports the model `file` of the suite's TinyML models for firmware `infer`. Returns the firmware's folder, and the elements of the first
+/// output that the model has on the host for the firmware's input.
+pub fn import(file: &str) -> Result<(PathBuf, Vec<i8>)> {
+    let model = Model::open(root().join("tests/fixtures/tinyml").join(file))?;
+    let scope = Eager::new(&portable_cpu());
+    let dims: Vec<u32> = model.inputs()[0].dims.iter().map(|dim| dim.unwrap_or(1)).collect();
+    let mut state = 1u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as i8
+    };
+    let x: Vec<i8> = std::iter::repeat_with(next).take(dims.iter().product::<u32>() as usize).collect();
+    let y = model.call(&scope, &[&Tensor::new(&scope.device(), &x, &dims)?])?.remove(0);
+    Ok((write("infer", &model.export(1)?)?, y.to_vec()?))
 }
 
 /// Writes `model.grdl` and `model.rs` to the folder of firmware `name`, and returns the folder.

@@ -61,6 +61,12 @@ fn rows(toolchain: &Toolchain) -> Result<Vec<Row>> {
     for (name, arguments, bars) in FIRMWARES {
         model(toolchain, name, arguments, bars, &mut rows)?;
     }
+    for target in TARGETS.iter().filter(|target| ["m4f", "m55"].contains(&target.name)) {
+        match setup::ensure_target(target)? {
+            Ok(toolchain) => imported(&toolchain, target, &mut rows)?,
+            Err(why) => println!("{} is left out: {why}", target.name),
+        }
+    }
     let folder = models::export("train")?;
     for target in &TARGETS {
         match setup::ensure_target(target)? {
@@ -83,6 +89,37 @@ fn train(toolchain: &Toolchain, target: &'static Target, folder: &Path, rows: &m
     let bars = [None, small.then_some(16 << 10), None, None];
     let figures = [("flash_code", flash_code), ("ram", ram), ("instructions_load", load), ("instructions_train_step", step)];
     rows.extend(figures.into_iter().zip(bars).map(|((key, value), bar)| Row { name: format!("{}.train.{key}", target.name), value, bar }));
+    Ok(())
+}
+
+/// The imported models of firmware `infer`: short name, file, the bytes of TensorFlow Lite Micro's arena, and the limits of instructions
+/// on the Cortex-M4 and the M55.
+const IMPORTED: [(&str, &str, u64, [Option<u64>; 2]); 5] = [
+    ("kws", "kws_ref_model.tflite", 22_820, [Some(6_000_000), None]),
+    ("vww", "vww_96_int8.tflite", 100_708, [Some(19_000_000), None]),
+    ("resnet", "pretrainedResnet_quant.tflite", 54_996, [Some(25_400_000), None]),
+    ("ad01", "ad01_int8.tflite", 2_580, [Some(500_000), None]),
+    ("person", "person_detect.tflite", 82_308, [Some(18_000_000), None]),
+];
+
+/// Measures the imported models on `target`. The outputs must have the host's bits.
+fn imported(toolchain: &Toolchain, target: &'static Target, rows: &mut Vec<Row>) -> Result<()> {
+    let (short, index) = if target.name == "m55" { ("m55", 1) } else { ("m4", 0) };
+    for (name, file, arena, instructions) in IMPORTED {
+        let (folder, want) = models::import(file)?;
+        let firmware = firmware::build_for(toolchain, target, "infer", Some(&folder))?;
+        let flash_code = Elf::read(&firmware.elf)?.bytes()?.flash_code;
+        let run = firmware::run(&firmware, &folder, &["infer.out"], LIMIT)?.ok()?;
+        let got: Vec<i8> = std::fs::read(folder.join("infer.out"))?.into_iter().map(|byte| byte as i8).collect();
+        ensure!(got == want, "{file} gives {got:?} on {}, not {want:?}", target.name);
+        let figures = [
+            ("instructions_infer", run.number("instructions_infer")?, instructions[index]),
+            ("arena_planned", run.number("arena_planned")?, Some(arena)),
+            ("stack_infer", run.number("stack_infer")?, None),
+            ("flash_code", flash_code, (name == "kws").then_some(32 << 10)),
+        ];
+        rows.extend(figures.into_iter().map(|(key, value, bar)| Row { name: format!("{name}.{short}.{key}"), value, bar }));
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 //! | [`divide`] | divides a graph whose nodes run on several devices into one graph for each stretch on the same device |
 //! | [`inline`] | makes calls and decided branches part of the graph around them |
 //! | [`optimize`] | rewrites the graph without changing a bit of its results |
+//! | [`pack`] | packs constant filters for a microcontroller |
 //! | [`planner`] | decides the order of the nodes and the location of each value; the result is a [`plan`] |
 //!
 //! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`] with
@@ -18,6 +19,7 @@ pub(crate) mod lifetimes;
 pub(crate) mod neighbours;
 pub mod optimize;
 pub(crate) mod order;
+pub(crate) mod pack;
 pub mod plan;
 pub mod planner;
 pub(crate) mod pools;

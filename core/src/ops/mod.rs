@@ -32,10 +32,13 @@ pub use elementwise::{
 };
 pub use linalg::{dense, matmul};
 #[cfg(feature = "alloc")]
+pub(crate) use quantized::packing;
+#[cfg(feature = "alloc")]
 pub use quantized::{LstmQuantization, PairQuantization, Requantization, tables};
 pub use quantized::{
-    Multiplier, dequantize, lookup, quantize, quantized_add, quantized_avg_pool2d, quantized_conv2d, quantized_dense,
-    quantized_depthwise_conv2d, quantized_lstm_step, quantized_mean, quantized_mul, quantized_sigmoid, quantized_softmax, requantize,
+    Multiplier, dequantize, lookup, packed_conv2d, packed_dense, packed_depthwise_conv2d, quantize, quantized_add, quantized_avg_pool2d,
+    quantized_conv2d, quantized_dense, quantized_depthwise_conv2d, quantized_lstm_step, quantized_mean, quantized_mul, quantized_sigmoid,
+    quantized_softmax, requantize,
 };
 pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
@@ -198,6 +201,9 @@ macro_rules! catalogue {
             131 quantized_softmax: I8, I16;
             132 quantized_sigmoid: I16;
             133 quantized_lstm_step: I8;
+            134 packed_conv2d: I8;
+            135 packed_depthwise_conv2d: I8;
+            136 packed_dense: I8;
         }
     };
 }

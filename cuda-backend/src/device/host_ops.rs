@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub type Combine = fn(Part) -> Result<bool>;
 
 /// Ops on quantised tensors, for which the GPU has no kernels.
-pub(crate) const QUANTIZED: [OpCode; 14] = [
+pub(crate) const QUANTIZED: [OpCode; 17] = [
     ops::code::quantize,
     ops::code::dequantize,
     ops::code::requantize,
@@ -28,6 +28,9 @@ pub(crate) const QUANTIZED: [OpCode; 14] = [
     ops::code::quantized_softmax,
     ops::code::quantized_sigmoid,
     ops::code::quantized_lstm_step,
+    ops::code::packed_conv2d,
+    ops::code::packed_depthwise_conv2d,
+    ops::code::packed_dense,
 ];
 
 /// The kernels that run on the host.

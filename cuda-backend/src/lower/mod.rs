@@ -80,9 +80,9 @@ pub fn has_kernel(op: &OpDef, dtype: DType, target: &Target) -> bool {
     family(op, dtype, target).is_some()
 }
 
-/// Returns the family that computes an op. Integers of 16 bits are only moved.
+/// Returns the family that computes an op. Integers of 16 bits are moved, and computed element by element.
 fn family(op: &OpDef, dtype: DType, target: &Target) -> Option<&'static Family> {
-    let computes = dtype != DType::I16 || MOVES.contains(&op.code);
+    let computes = dtype != DType::I16 || MOVES.contains(&op.code) || elementwise::is_elementwise(op);
     FAMILIES.iter().find(|family| computes && (family.has_kernel)(op, dtype, target))
 }
 

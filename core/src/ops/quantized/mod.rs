@@ -7,6 +7,11 @@ pub mod dequantize;
 #[cfg(feature = "alloc")]
 mod exponentials;
 pub mod lookup;
+pub mod packed_conv2d;
+pub mod packed_dense;
+pub mod packed_depthwise_conv2d;
+#[cfg(feature = "alloc")]
+pub(crate) mod packing;
 mod pair;
 pub mod quantize;
 pub mod quantized_add;

@@ -6,6 +6,7 @@ pub(in crate::ops) mod elementwise;
 pub(in crate::ops) mod fixed_point;
 pub(in crate::ops) mod indices;
 pub(in crate::ops) mod lanes;
+pub(in crate::ops) mod packed;
 pub(in crate::ops) mod pooling;
 pub(in crate::ops) mod quantized;
 pub(in crate::ops) mod reduce;
