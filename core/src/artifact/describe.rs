@@ -109,6 +109,8 @@ pub struct InstructionInfo {
     pub op: String,
     /// Element type of its kernel.
     pub dtype: DType,
+    /// The attribute words.
+    pub attributes: Vec<u32>,
     /// The operands that it reads.
     pub inputs: Vec<OperandInfo>,
     /// The operands that it writes.
@@ -256,8 +258,9 @@ fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: 
         });
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
         let (inputs, outputs) = (operands(inputs)?, operands(outputs)?);
-        let part = part(kernel, program.attributes(instruction), [&inputs, &outputs], left.measured);
-        Ok(InstructionInfo { index, op: name(program, kernel.name), dtype: dtype(kernel.dtype), inputs, outputs, blocks, part })
+        let attributes = program.attributes(instruction).to_vec();
+        let part = part(kernel, &attributes, [&inputs, &outputs], left.measured);
+        Ok(InstructionInfo { index, op: name(program, kernel.name), dtype: dtype(kernel.dtype), attributes, inputs, outputs, blocks, part })
     };
     (block.first..).zip(program.block_instructions(block)).map(describe).collect()
 }

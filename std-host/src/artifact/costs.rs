@@ -12,8 +12,12 @@ pub fn multiply_accumulates(instruction: &InstructionInfo) -> u64 {
     let dims = |operands: &[OperandInfo], at: usize| operands.get(at).map_or(Vec::new(), |one| one.tensor_type.shape.dims().to_vec());
     let product = |dims: &[u32]| dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
     let (x, filter, y) = (dims(&instruction.inputs, 0), dims(&instruction.inputs, 1), dims(&instruction.outputs, 0));
+    // The last words of a packed convolution.
+    let kernel = instruction.attributes.last_chunk::<2>().map_or(&[][..], |kernel| kernel);
     let of_element = match (instruction.op.as_str(), filter.as_slice()) {
-        ("matmul" | "dense" | "quantized_dense", _) => x.last().map_or(0, |&columns| columns.into()),
+        ("packed_conv2d", _) => product(kernel) * x.last().map_or(0, |&channels| u64::from(channels)),
+        ("packed_depthwise_conv2d", _) => product(kernel),
+        ("matmul" | "dense" | "quantized_dense" | "packed_dense", _) => x.last().map_or(0, |&columns| columns.into()),
         ("conv2d" | "conv2d_max_pool2d", [taps @ .., _]) | ("quantized_conv2d", [_, taps @ ..]) => product(taps),
         ("depthwise_conv2d", [kh, kw, ..]) | ("quantized_depthwise_conv2d", [_, kh, kw, _]) => product(&[*kh, *kw]),
         _ => 0,

@@ -52,9 +52,18 @@ fn signature(description: &Description, signature: &SignatureInfo) -> Value {
 
 fn instructions(description: &Description, all: &[InstructionInfo]) -> Vec<Value> {
     let operands = |operands: &[OperandInfo]| operands.iter().map(|one| operand(description, one)).collect::<Vec<_>>();
-    let instruction = |InstructionInfo { index, op, dtype, inputs, outputs, blocks, part }: &InstructionInfo| {
-        let (inputs, outputs) = (operands(inputs), operands(outputs));
-        let mut value = json!({ "index": index, "op": op, "dtype": dtype.name(), "inputs": inputs, "outputs": outputs, "part": part });
+    let instruction = |one: &InstructionInfo| {
+        let InstructionInfo { index, op, dtype, attributes, inputs, outputs, blocks, part } = one;
+        let (dtype, inputs, outputs) = (dtype.name(), operands(inputs), operands(outputs));
+        let mut value = json!({
+            "index": index,
+            "op": op,
+            "dtype": dtype,
+            "attributes": attributes,
+            "inputs": inputs,
+            "outputs": outputs,
+            "part": part,
+        });
         if !blocks.is_empty() {
             let blocks =
                 blocks.iter().map(|block| json!({ "when": block.when, "instructions": instructions(description, &block.instructions) }));

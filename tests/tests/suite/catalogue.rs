@@ -19,6 +19,12 @@ const TESTED_OTHERWISE: &[(&str, &str)] = &[
     ("conv2d_max_pool2d", "the planner makes it of conv2d, relu and max_pool2d, of which it has the bits: see pools.rs"),
     ("conv2d_max_pool2d_filter_grad", "the planner makes it of the gradients of single ops, of which it has the bits: see pools.rs"),
     ("conv2d_max_pool2d_input_grad", "the planner makes it of the gradients of single ops, of which it has the bits: see pools.rs"),
+    ("packed_conv2d", "the compiler makes it of quantized_conv2d, of which it has the bits: see the models on the device"),
+    (
+        "packed_depthwise_conv2d",
+        "the compiler makes it of quantized_depthwise_conv2d, of which it has the bits: see the models on the device",
+    ),
+    ("packed_dense", "the compiler makes it of quantized_dense, of which it has the bits: see the models on the device"),
     ("random_uniform", "its numbers are the stream's, which has known answers: see core/src/base/random.rs and scopes.rs"),
 ];
 

@@ -27,6 +27,10 @@ fn note(graph: &Graph, uses: &mut Vec<Use>) {
     }
 }
 
+fn words<const N: usize>(numbers: [i32; N]) -> [u32; N] {
+    numbers.map(|number| number as u32)
+}
+
 /// Returns the uses of ops in the golden cases, forward and backward, and further uses that no golden case has.
 fn uses() -> Vec<Use> {
     let mut uses = Vec::new();
@@ -52,10 +56,18 @@ fn uses() -> Vec<Use> {
     let (plain, [x4, filter, pooled, bias]) =
         ([1, 1, 1, 1, 0, 0, 0, 0, 0], [&[1, 5, 4, 2][..], &[2, 1, 2, 3], &[1, 2, 2, 3], &[3]].map(|dims| of(DType::F32, dims)));
     let winners = of(DType::U8, &[1, 2, 2, 3]);
+    let pixels = of(DType::I8, &[1, 5, 4, 2]);
     uses.extend([
         (&ops::conv2d_max_pool2d::DEF, [&plain[..], &[2, 2, 1]].concat(), vec![x4, filter, bias]),
         (&ops::conv2d_max_pool2d_filter_grad::DEF, [&plain[..], &[2, 1, 2, 2]].concat(), vec![x4, pooled, winners]),
         (&ops::conv2d_max_pool2d_input_grad::DEF, [&plain[..], &[5, 4, 2, 2]].concat(), vec![filter, pooled, winners]),
+        (
+            &ops::packed_conv2d::DEF,
+            [&plain[..], &words([0, -128, 127, 2, 1])].concat(),
+            vec![pixels, of(DType::I8, &[3, 8]), of(DType::I32, &[3, 4])],
+        ),
+        (&ops::packed_depthwise_conv2d::DEF, [&plain[..], &words([0, -128, 127, 3, 3])].concat(), vec![pixels, of(DType::I32, &[2, 7])]),
+        (&ops::packed_dense::DEF, words([3, 1, -128, 127]).to_vec(), vec![pixels, of(DType::I32, &[1, 2]), of(DType::I32, &[1, 16])]),
         (&ops::cond::DEF, vec![1, 2], vec![TensorType::BOOL]),
         (&ops::cond::DEF, vec![1, 2, 3], vec![TensorType::I32]),
         (&ops::while_loop::DEF, vec![1, 2, 9], vec![TensorType::BOOL]),
