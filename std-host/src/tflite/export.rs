@@ -21,8 +21,18 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// Variables have the values that calls have left in them, except those of a [streaming](Model::streaming) model, which begins again.
+    ///
     /// Fails if an operator is not supported; the error lists all of them.
     pub fn export(&self, batch: u32) -> Result<AlignedBytes> {
+        match self.stream {
+            Some(_) => self.begun_again().artifact(batch)?.to_bytes(),
+            None => self.artifact(batch)?.to_bytes(),
+        }
+    }
+
+    /// Returns the signatures of the model.
+    pub(super) fn artifact(&self, batch: u32) -> Result<Artifact> {
         let device = crate::compute::devices::portable_cpu();
         let scope = Eager::new(&device);
         let zeros = |info: &TensorInfo| {
@@ -52,7 +62,7 @@ impl Model {
         if !self.description().is_empty() {
             artifact.metadata("model", self.description());
         }
-        artifact.to_bytes()
+        Ok(artifact)
     }
 
     /// True if a signature is one of the main subgraph.

@@ -29,6 +29,7 @@ mod quantized;
 mod recurrent;
 mod reduce;
 mod resize;
+mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,8 @@ type Parsed<'a> = format::Model<'a>;
 pub struct Model {
     checked: Arc<Checked>,
     variables: Arc<Variables>,
+    /// The time axes of a [streaming](Model::streaming) model.
+    stream: Option<Arc<stream::Stream>>,
 }
 
 /// An input or output of a model.
@@ -124,7 +127,7 @@ impl Model {
     fn parse(bytes: Vec<u8>) -> std::result::Result<Model, String> {
         let checked = Checked::try_new(bytes, |bytes| format::read(bytes))?;
         let variables = Variables::new(checked.borrow_dependent().subgraphs.len());
-        Ok(Model { checked: Arc::new(checked), variables: Arc::new(variables) })
+        Ok(Model { checked: Arc::new(checked), variables: Arc::new(variables), stream: None })
     }
 
     fn parsed(&self) -> &Parsed<'_> {
@@ -152,16 +155,26 @@ impl Model {
     }
 
     fn main(&self, list: for<'g> fn(&'g Subgraph<'_>) -> &'g [usize]) -> Vec<TensorInfo> {
-        self.parsed().subgraphs.first().map_or(Vec::new(), |graph| list(graph).iter().map(|&index| info(graph, index)).collect())
+        self.parsed().subgraphs.first().map_or(Vec::new(), |graph| list(graph).iter().map(|&index| self.info(graph, index)).collect())
     }
 
-    /// Returns the model's signatures.
+    /// Describes a tensor of a subgraph. A streaming model has one column of it.
+    fn info(&self, graph: &Subgraph<'_>, index: usize) -> TensorInfo {
+        let dims = self.stream.as_ref().and_then(|stream| stream.dims(index));
+        let info = info(graph, index);
+        let dims = dims.map_or(info.dims, |dims| dims.iter().copied().map(Some).collect());
+        TensorInfo { dims, ..info }
+    }
+
+    /// Returns the model's signatures. A streaming model has those of its main subgraph.
     pub fn signatures(&self) -> Vec<Signature> {
         let named = |graph: &Subgraph<'_>, list: &[(&str, usize)]| -> Vec<TensorInfo> {
-            list.iter().map(|&(name, index)| TensorInfo { name: name.into(), ..info(graph, index) }).collect()
+            list.iter().map(|&(name, index)| TensorInfo { name: name.into(), ..self.info(graph, index) }).collect()
         };
         let model = self.parsed();
-        let signatures = model.signatures.iter().filter_map(|signature| Some((signature, model.subgraphs.get(signature.subgraph)?)));
+        let streamed = |signature: &&format::Signature<'_>| self.stream.is_none() || signature.subgraph == 0;
+        let signatures =
+            model.signatures.iter().filter(streamed).filter_map(|signature| Some((signature, model.subgraphs.get(signature.subgraph)?)));
         let signature = |(signature, graph): (&format::Signature<'_>, &Subgraph<'_>)| Signature {
             name: signature.key.into(),
             inputs: named(graph, &signature.inputs),
@@ -236,13 +249,11 @@ impl Model {
     /// Finds a signature.
     fn entry(&self, name: &str) -> Result<(Entry, Signature)> {
         let model = self.parsed();
-        let at = model.signatures.iter().position(|signature| signature.key == name).ok_or_else(|| {
-            let names: Vec<&str> = model.signatures.iter().map(|signature| signature.key).collect();
-            Error::message(format!("the model has no signature {name:?}, but {names:?}"))
-        })?;
-        let (Some(signature), Some(described)) = (model.signatures.get(at), self.signatures().into_iter().nth(at)) else {
-            return Err(Error::Internal);
-        };
+        let described = self.signatures();
+        let names: Vec<&str> = described.iter().map(|signature| signature.name.as_str()).collect();
+        let wrong = Error::message(format!("the model has no signature {name:?}, but {names:?}"));
+        let described = described.into_iter().find(|signature| signature.name == name).ok_or(wrong)?;
+        let signature = model.signatures.iter().find(|signature| signature.key == name).ok_or(Error::Internal)?;
         let graph = model.subgraphs.get(signature.subgraph).ok_or(Error::Internal)?;
         let position = |tensor: usize, list: &[usize]| list.iter().position(|&index| index == tensor).ok_or(Error::Internal);
         let named: Vec<usize> = signature.inputs.iter().map(|&(_, tensor)| tensor).collect();
@@ -253,7 +264,7 @@ impl Model {
     }
 
     fn compiled(&self, name: &str, entry: Entry, inputs: &[TensorInfo]) -> Result<Function<Vec<Tensor>, Vec<Tensor>>> {
-        Plan::new(self.parsed(), entry.subgraph).map_err(refused)?;
+        Plan::new(self.parsed(), entry.subgraph).map_err(|list| refused(list, "are not supported"))?;
         let specs = inputs.iter().map(spec).collect::<Result<Vec<TensorSpec>>>()?;
         let model = self.clone();
         let body = move |scope: &dyn Scope, inputs: Vec<Tensor>| model.enter(&entry, scope, &inputs.iter().collect::<Vec<_>>());
@@ -268,19 +279,19 @@ impl Model {
     }
 
     fn run(&self, subgraph: usize, scope: &dyn Scope, inputs: &[&Tensor], observe: Observe<'_>) -> Result<Vec<Tensor>> {
-        let plan = Plan::new(self.parsed(), subgraph).map_err(refused)?;
+        let plan = Plan::new(self.parsed(), subgraph).map_err(|list| refused(list, "are not supported"))?;
         let graph = self.parsed().subgraphs.get(subgraph).ok_or(Error::Internal)?;
         if inputs.len() != graph.inputs.len() {
             return Err(Error::message(format!("the model has {} inputs, but got {}", graph.inputs.len(), inputs.len())));
         }
         for (at, (&index, input)) in graph.inputs.iter().zip(inputs).enumerate() {
-            let info = info(graph, index);
+            let info = self.info(graph, index);
             let spec = spec(&info)?;
             if !spec.accepts(&input.tensor_type()) {
                 return Err(Error::message(format!("input {at} must be {spec}, not {}", input.tensor_type())));
             }
         }
-        Run::new(&plan, &self.variables, scope.handle(), observe).subgraph(subgraph, inputs.iter().map(|&input| input.clone()).collect())
+        Run::new(&plan, self, scope.handle(), observe).subgraph(subgraph, inputs.iter().map(|&input| input.clone()).collect())
     }
 }
 
@@ -318,9 +329,10 @@ fn spec(info: &TensorInfo) -> Result<TensorSpec> {
     Ok(if info.name.is_empty() { spec } else { spec.named(&info.name) })
 }
 
-fn refused(unsupported: Vec<Unsupported>) -> Error {
+/// Returns the error that operators "are not supported", or something else that they are.
+fn refused(unsupported: Vec<Unsupported>, what: &str) -> Error {
     let lines: Vec<String> = unsupported.iter().map(|one| format!("\n  {one}")).collect();
-    Error::message(format!("{} operators of the model are not supported:{}", unsupported.len(), lines.concat()))
+    Error::message(format!("{} operators of the model {what}:{}", unsupported.len(), lines.concat()))
 }
 
 /// Converts the scales of a tensor.

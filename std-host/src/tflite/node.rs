@@ -1,5 +1,6 @@
 //! An operator as the importers see it: its options, its constants, and the types of its tensors.
 
+use super::Unsupported;
 use super::plan::Inputs;
 use crate::formats::tflite::{
     CallOnceOptions, IfOptions, Model, Operator, OptionsTable, Place, Subgraph, Tensor as Described, WhileOptions,
@@ -27,6 +28,11 @@ impl<'m> Node<'m> {
     /// Returns the options.
     pub(super) fn options<T: OptionsTable<'m>>(&self) -> Imported<T> {
         self.operator.options().ok_or_else(|| "it has the options of another operator".into())
+    }
+
+    /// Returns the refusal of the operator, which is number `at` of its subgraph.
+    pub(super) fn refused(&self, at: usize, reason: String) -> Unsupported {
+        Unsupported { subgraph: self.subgraph, operator: at, name: self.operator.code.to_string(), reason }
     }
 
     /// Returns the description of an input, or `None` if it is missing.

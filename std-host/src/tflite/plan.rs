@@ -1,7 +1,9 @@
 //! The plan of a model: a closure for each operator, made before the first one runs. `Run` calls them in order.
 
+use super::Model as Imported;
 use super::Unsupported;
 use super::node::{Emit, Node};
+use super::stream::Columns;
 use super::variables::Variables;
 use crate::formats::tflite::{ElementType, Model, Place, Subgraph};
 use gradlet_core::scope::ScopeHandle;
@@ -45,7 +47,7 @@ impl<'m> Plan<'m> {
         let mut known = Known::new(graph);
         for (index, operator) in graph.operators.iter().enumerate() {
             let node = Node { model, graph, subgraph, operator };
-            let refused = |reason| Unsupported { subgraph, operator: index, name: operator.code.to_string(), reason };
+            let refused = |reason| node.refused(index, reason);
             let imported = known.compute(graph, &node).and_then(|()| Ok((node.callees()?, super::table::import(&node)?)));
             let callees = match imported {
                 Ok((callees, emit)) => {
@@ -138,7 +140,7 @@ pub(super) type Observe<'r> = &'r mut dyn FnMut(usize, usize, &Tensor);
 /// A call of a plan.
 pub(super) struct Run<'r, 'm> {
     plan: &'r Plan<'m>,
-    variables: &'r Variables,
+    model: &'r Imported,
     scope: ScopeHandle,
     device: Device,
     observe: RefCell<Observe<'r>>,
@@ -149,9 +151,9 @@ pub(super) struct Run<'r, 'm> {
 type Constant = (usize, usize, Vec<usize>);
 
 impl<'r, 'm> Run<'r, 'm> {
-    pub(super) fn new(plan: &'r Plan<'m>, variables: &'r Variables, scope: ScopeHandle, observe: Observe<'r>) -> Run<'r, 'm> {
+    pub(super) fn new(plan: &'r Plan<'m>, model: &'r Imported, scope: ScopeHandle, observe: Observe<'r>) -> Run<'r, 'm> {
         let device = scope.device();
-        Run { plan, variables, scope, device, observe: RefCell::new(observe), constants: RefCell::default() }
+        Run { plan, model, scope, device, observe: RefCell::new(observe), constants: RefCell::default() }
     }
 
     /// Calls a subgraph.
@@ -163,17 +165,21 @@ impl<'r, 'm> Run<'r, 'm> {
             return Err(Error::message(format!("subgraph {subgraph} has {count} inputs, but got {got}")));
         }
         let mut values = Values(graph.tensors.iter().map(|_| None).collect());
+        let mut columns = Columns::new(self.model, &self.scope);
         for (&index, input) in graph.inputs.iter().zip(inputs) {
-            values.set(index, Some(scaled(input, graph, index)?));
+            let input = scaled(input, graph, index)?;
+            columns.push(index, &input)?;
+            values.set(index, Some(input));
         }
         for (index, (operator, emit)) in graph.operators.iter().zip(&planned.emits).enumerate() {
             let node = Node { model: self.plan.model, graph, subgraph, operator };
-            let outputs = emit(&Inputs { run: self, node, values: &values }).and_then(|outputs| checked(&node, outputs));
-            let outputs = outputs.map_err(|error| {
+            let emitted = columns.emitted(index, &values, |values| emit(&Inputs { run: self, node, values }));
+            let outputs = emitted.and_then(|outputs| checked(&node, outputs)).map_err(|error| {
                 error.context(format!("{}: {}", Place("subgraph", subgraph, &graph.name), Place("operator", index, &operator.code)))
             })?;
             for (output, value) in outputs {
                 (self.observe.borrow_mut())(subgraph, output, &value);
+                columns.push(output, &value)?;
                 values.set(output, Some(value));
             }
             let used = operator.inputs.iter().flatten().chain(&operator.outputs);
@@ -228,14 +234,15 @@ fn checked(node: &Node<'_>, outputs: Vec<Tensor>) -> Result<Vec<(usize, Tensor)>
 }
 
 /// The tensors of a subgraph that are computed and needed.
-struct Values(Vec<Option<Tensor>>);
+#[derive(Clone)]
+pub(super) struct Values(Vec<Option<Tensor>>);
 
 impl Values {
-    fn get(&self, index: usize) -> Option<&Tensor> {
+    pub(super) fn get(&self, index: usize) -> Option<&Tensor> {
         self.0.get(index).and_then(Option::as_ref)
     }
 
-    fn set(&mut self, index: usize, value: Option<Tensor>) {
+    pub(super) fn set(&mut self, index: usize, value: Option<Tensor>) {
         if let Some(slot) = self.0.get_mut(index) {
             *slot = value;
         }
@@ -262,7 +269,7 @@ impl Inputs<'_, '_, '_> {
 
     /// Returns the variables of the model.
     pub(super) fn variables(&self) -> &Variables {
-        self.run.variables
+        &self.run.model.variables
     }
 
     /// Calls a subgraph.
@@ -273,7 +280,7 @@ impl Inputs<'_, '_, '_> {
     /// Calls a subgraph without inputs, and computes it even if the scope of the call is a trace.
     pub(super) fn eagerly(&self, subgraph: usize) -> Result<()> {
         let scope = Eager::new(&self.run.device).handle();
-        Run::new(self.run.plan, self.run.variables, scope, &mut |_, _, _| ()).subgraph(subgraph, Vec::new()).map(drop)
+        Run::new(self.run.plan, self.run.model, scope, &mut |_, _, _| ()).subgraph(subgraph, Vec::new()).map(drop)
     }
 
     /// Returns all inputs. Fails if an optional one is missing.

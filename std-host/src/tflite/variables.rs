@@ -28,6 +28,11 @@ impl Variables {
         locked(&self.named).entry(name.into()).or_insert_with(|| Variable::deferred(name)).clone()
     }
 
+    /// Returns a variable that no optimizer trains.
+    pub(super) fn state(&self, name: &str) -> Variable {
+        locked(&self.named).entry(name.into()).or_insert_with(|| Variable::untrained(name)).clone()
+    }
+
     /// Calls `initialize` unless it has succeeded before for this subgraph.
     pub(super) fn once(&self, subgraph: usize, initialize: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut done = locked(self.initialized.get(subgraph).ok_or(Error::Internal)?);

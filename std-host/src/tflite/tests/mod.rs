@@ -1,6 +1,7 @@
 //! Tests of the importer: operators that the golden models do not have, and models that cannot be imported.
 
 mod operators;
+mod streaming;
 mod training;
 mod writer;
 
