@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use gradlet::artifact::describe::Description;
 use gradlet::artifact::{firmware, inspect};
+use gradlet::device::AlignedBytes;
 use gradlet::io::write_whole;
 use gradlet::tflite::Model;
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ use std::path::PathBuf;
 /// A model that cannot be imported is refused, with a list of all operators that stand in the way.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  gradlet import kws.tflite -o kws.grdl --rust model.rs\n  \
-                        gradlet import person.tflite -o person.grdl --svg arena.svg")]
+                        gradlet import person.tflite -o person.grdl --svg arena.svg\n  \
+                        gradlet import wake_word.tflite -o wake_word.grdl --stream 1")]
 pub struct Import {
     /// The model, a .tflite file
     file: PathBuf,
@@ -26,6 +28,13 @@ pub struct Import {
     /// Size of the dimensions that the model leaves open
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
+    /// Import a model of a sliding window as a step for each frame: `infer` takes one frame along this axis of the input, counted from 0,
+    /// and returns the result for the window that ends with it
+    ///
+    /// Variables keep the columns of each layer that the next frames need. They begin as in a window of zeros, and a reset of the session
+    /// begins again. Convolutions and pooling must have stride 1 and no padding along the axis. The other open dimensions become 1.
+    #[arg(long, value_name = "AXIS", conflicts_with = "batch")]
+    stream: Option<usize>,
     /// Also draw the arena over time, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -38,12 +47,19 @@ pub struct Import {
 }
 
 impl Import {
+    fn artifact(&self, model: &Model) -> gradlet::Result<AlignedBytes> {
+        match self.stream {
+            Some(axis) => model.streaming(axis)?.export(1),
+            None => model.export(self.batch),
+        }
+    }
+
     pub fn run(&self, quiet: bool) -> Result<()> {
         let model = Model::open(&self.file)?;
         for warning in model.warnings() {
             eprintln!("warning: {}: {warning}", self.file.display());
         }
-        let bytes = model.export(self.batch).with_context(|| format!("cannot import {}", self.file.display()))?;
+        let bytes = self.artifact(&model).with_context(|| format!("cannot import {}", self.file.display()))?;
         let description = Description::read(&bytes)?;
         let source =
             self.rust.as_ref().map(|path| Ok::<_, anyhow::Error>((path, firmware::source(&bytes, "gradlet import")?))).transpose()?;

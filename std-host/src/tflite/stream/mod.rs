@@ -170,9 +170,12 @@ impl Planner {
             self.steps.push(Step::Newest);
             return Ok(());
         };
-        let rule = rules::rule(node, &self.times)?;
         let output = node.operator.outputs.first().copied().unwrap_or(0);
         let outputs = |times: &mut Times, axis: usize| node.operator.outputs.iter().for_each(|&output| times.set(output, axis));
+        let rule = rules::rule(node, &self.times).inspect_err(|_| {
+            // The operators behind it may be refused, too.
+            self.times.of(tensor).iter().for_each(|&axis| outputs(&mut self.times, axis));
+        })?;
         let step = match rule {
             Rule::Column(axis) => {
                 outputs(&mut self.times, axis);

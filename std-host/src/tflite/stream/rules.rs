@@ -146,7 +146,8 @@ pub(super) fn rule(node: &Node<'_>, times: &Times) -> Imported<Rule> {
         name if ELEMENTWISE.contains(&name) => view.elementwise(),
         "CONCATENATION" => view.joined(node.options::<ConcatenationOptions<'_>>()?.axis().into(), 0),
         "PACK" => view.joined(node.options::<PackOptions<'_>>()?.axis().into(), 1),
-        _ if view.others => Whole,
+        // The axis or the weights of other operators must be constants.
+        _ if view.others || view.place != usize::from(name == "SPLIT") => Whole,
         "L2_NORMALIZATION" | "LOG_SOFTMAX" | "SOFTMAX" => {
             if view.axis + 1 < view.dims.len() {
                 Column(view.axis)
@@ -177,7 +178,8 @@ pub(super) fn rule(node: &Node<'_>, times: &Times) -> Imported<Rule> {
 struct View<'n, 'm> {
     node: &'n Node<'m>,
     times: &'n Times,
-    /// Time axis and dimensions of the first operand that has a time axis.
+    /// Position, time axis and dimensions of the first operand that has a time axis.
+    place: usize,
     axis: usize,
     dims: &'n [u32],
     /// Dimensions of the first result.
@@ -188,10 +190,11 @@ struct View<'n, 'm> {
 
 impl<'n, 'm> View<'n, 'm> {
     fn new(node: &'n Node<'m>, times: &'n Times) -> Option<View<'n, 'm>> {
-        let mut operands = node.operator.inputs.iter().flatten().filter_map(|&input| Some((input, times.of(input)?)));
-        let (first, axis) = operands.next()?;
+        let inputs = node.operator.inputs.iter().enumerate();
+        let mut operands = inputs.filter_map(|(place, input)| input.and_then(|input| Some((place, input, times.of(input)?))));
+        let (place, first, axis) = operands.next()?;
         let (dims, output) = (times.dims(first), times.dims(*node.operator.outputs.first()?));
-        Some(View { node, times, axis, dims, output, others: operands.next().is_some() })
+        Some(View { node, times, place, axis, dims, output, others: operands.next().is_some() })
     }
 
     fn columns(&self) -> u32 {
@@ -324,7 +327,7 @@ impl<'n, 'm> View<'n, 'm> {
             dims.iter().enumerate().filter(|&(at, _)| at != axis).map(|(_, &dim)| dim).collect()
         };
         let back = i64::from(self.columns()).checked_sub(end).and_then(|back| u32::try_from(back).ok());
-        let Some(back) = back.filter(|&back| back < self.columns()) else { return Whole };
+        let Some(back) = back.filter(|&back| back < self.columns() && !self.output.contains(&0)) else { return Whole };
         if self.output.len() == self.dims.len() && others(self.output, self.axis) == others(self.dims, self.axis) {
             return One(Some(self.axis), back);
         }
@@ -352,7 +355,7 @@ impl<'n, 'm> View<'n, 'm> {
         let all = i64::from(self.columns());
         let from_front = |place: i64| if place < 0 { place + all } else { place };
         Ok(self.cut(match (marked(options.shrink_axis_mask()), marked(options.end_mask())) {
-            (true, _) => from_front(if marked(options.begin_mask()) { 0 } else { begin }) + 1,
+            (true, _) => from_front(if marked(options.begin_mask()) { 0 } else { begin }).saturating_add(1),
             (_, true) => all,
             _ => from_front(end).min(all),
         }))
