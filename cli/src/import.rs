@@ -9,6 +9,7 @@ use gradlet::artifact::{firmware, inspect};
 use gradlet::device::AlignedBytes;
 use gradlet::io::write_whole;
 use gradlet::tflite::Model;
+use gradlet::{Eager, portable_cpu};
 use std::path::PathBuf;
 
 /// Import a model of TensorFlow Lite as an artifact that a firmware can run
@@ -18,7 +19,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  gradlet import kws.tflite -o kws.grdl --rust model.rs\n  \
                         gradlet import person.tflite -o person.grdl --svg arena.svg\n  \
-                        gradlet import wake_word.tflite -o wake_word.grdl --stream 1")]
+                        gradlet import wake_word.tflite -o wake_word.grdl --stream 1\n  \
+                        gradlet import digits.tflite -o digits.grdl --train --learning-rate 0.05")]
 pub struct Import {
     /// The model, a .tflite file
     file: PathBuf,
@@ -35,6 +37,16 @@ pub struct Import {
     /// begins again. Convolutions and pooling must have stride 1 and no padding along the axis. The other open dimensions become 1.
     #[arg(long, value_name = "AXIS", conflicts_with = "batch")]
     stream: Option<usize>,
+    /// Import a float classifier so that a device can train it further: its weights become variables, and the signatures `train` (x and the
+    /// classes y → loss) and `set_learning_rate` are added
+    ///
+    /// `train` is a step of SGD on the mean softmax cross-entropy. A softmax at the end of the model is part of the loss there. `infer`
+    /// keeps it. A quantized model is refused.
+    #[arg(long, conflicts_with = "stream")]
+    train: bool,
+    /// Learning rate of the signature `train`
+    #[arg(long, alias = "rate", default_value_t = 0.01, value_name = "RATE", requires = "train")]
+    learning_rate: f32,
     /// Also draw the arena over time, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -50,6 +62,7 @@ impl Import {
     fn artifact(&self, model: &Model) -> gradlet::Result<AlignedBytes> {
         match self.stream {
             Some(axis) => model.streaming(axis)?.export(1),
+            None if self.train => model.trainable(&Eager::new(&portable_cpu()))?.export(self.batch, self.learning_rate),
             None => model.export(self.batch),
         }
     }

@@ -6,9 +6,9 @@ use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::{DType, Error, Result, Tensor};
 
 /// Order of the axes of a filter `[co,kh,kw,c]` as `[kh,kw,c,co]`.
-const HEIGHT_FIRST: &[usize] = &[1, 2, 3, 0];
+pub(super) const HEIGHT_FIRST: &[usize] = &[1, 2, 3, 0];
 /// Order of the axes of a transposed convolution's filter `[co,kh,kw,c]` as `[kh,kw,co,c]`.
-const TRANSPOSED: &[usize] = &[1, 2, 0, 3];
+pub(super) const TRANSPOSED: &[usize] = &[1, 2, 0, 3];
 
 /// Returns the options of a convolution.
 pub(super) fn options(node: &Node<'_>) -> Imported<(Conv2DOptions, Activation)> {

@@ -33,7 +33,7 @@ impl Model {
 
     /// Returns the signatures of the model.
     pub(super) fn artifact(&self, batch: u32) -> Result<Artifact> {
-        let device = crate::compute::devices::portable_cpu();
+        let device = self.device();
         let scope = Eager::new(&device);
         let zeros = |info: &TensorInfo| {
             let dims: Vec<u32> = info.dims.iter().map(|dim| dim.unwrap_or(batch)).collect();

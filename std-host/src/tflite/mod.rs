@@ -33,16 +33,19 @@ mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod trainable;
 mod variables;
 
 use crate::files::{FileError, FileResult};
 use crate::formats::tflite::{self as format, Subgraph};
-use gradlet_core::{AffineQuantization, DType, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
+use gradlet_core::{AffineQuantization, DType, Device, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
 use plan::{Observe, Plan, Run};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use variables::Variables;
+
+pub use trainable::Trainable;
 
 self_cell::self_cell!(
     struct Checked {
@@ -62,6 +65,8 @@ pub struct Model {
     variables: Arc<Variables>,
     /// The time axes of a [streaming](Model::streaming) model.
     stream: Option<Arc<stream::Stream>>,
+    /// The variables of a [trainable](Model::trainable) model's weights.
+    weights: Option<Arc<trainable::Weights>>,
 }
 
 /// An input or output of a model.
@@ -127,7 +132,7 @@ impl Model {
     fn parse(bytes: Vec<u8>) -> std::result::Result<Model, String> {
         let checked = Checked::try_new(bytes, |bytes| format::read(bytes))?;
         let variables = Variables::new(checked.borrow_dependent().subgraphs.len());
-        Ok(Model { checked: Arc::new(checked), variables: Arc::new(variables), stream: None })
+        Ok(Model { checked: Arc::new(checked), variables: Arc::new(variables), stream: None, weights: None })
     }
 
     fn parsed(&self) -> &Parsed<'_> {
@@ -241,9 +246,17 @@ impl Model {
         self.compiled(name, entry, &signature.inputs)
     }
 
-    /// Returns the variables that calls have created so far, in the order of their names.
+    /// Returns the variables that calls have created so far, in the order of their names. The weights of a [trainable](Model::trainable)
+    /// model come after them.
     pub fn variables(&self) -> Vec<Variable> {
-        self.variables.all().into_iter().filter(Variable::is_built).collect()
+        let weights = self.weights.iter().flat_map(|weights| weights.variables().cloned());
+        self.variables.all().into_iter().filter(Variable::is_built).chain(weights).collect()
+    }
+
+    /// Returns the device of the weights, or the portable one.
+    fn device(&self) -> Device {
+        let weight = self.weights.as_ref().and_then(|weights| weights.variables().next());
+        weight.and_then(|variable| variable.device().ok()).unwrap_or_else(crate::compute::devices::portable_cpu)
     }
 
     /// Finds a signature.

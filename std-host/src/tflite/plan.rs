@@ -5,7 +5,7 @@ use super::Unsupported;
 use super::node::{Emit, Node};
 use super::stream::Columns;
 use super::variables::Variables;
-use crate::formats::tflite::{ElementType, Model, Place, Subgraph};
+use crate::formats::tflite::{ElementType, Model, Place, Subgraph, Tensor as Described};
 use gradlet_core::scope::ScopeHandle;
 use gradlet_core::{DType, Device, Eager, Error, Result, Scope, Shape, Tensor, TensorType};
 use std::cell::RefCell;
@@ -196,20 +196,22 @@ impl<'r, 'm> Run<'r, 'm> {
             return Ok(constant.clone());
         }
         let tensor = self.plan.model.subgraphs.get(subgraph).and_then(|graph| graph.tensors.get(index)).ok_or(Error::Internal)?;
-        let wrong = |what: &str| Error::message(format!("{} {what}", Place("tensor", index, &tensor.name)));
-        let dtype = tensor.kind.dtype().ok_or_else(|| wrong(&format!("is {}, which gradlet does not have", tensor.kind)))?;
-        let data = tensor.constant().ok_or_else(|| wrong("has no value"))?;
-        let constant = match order {
-            [] => Tensor::from_bytes(&self.device, TensorType::new(dtype, Shape::new(&tensor.dims)?), data)?,
-            _ => {
-                let dims: Vec<u32> = order.iter().filter_map(|&axis| tensor.dims.get(axis).copied()).collect();
-                let bytes = transposed(data, &tensor.dims, order, dtype.size());
-                Tensor::from_bytes(&self.device, TensorType::new(dtype, Shape::new(&dims)?), &bytes)?
-            }
-        };
+        let constant =
+            constant(&self.device, tensor, order).map_err(|error| error.context(Place("tensor", index, &tensor.name).to_string()))?;
         self.constants.borrow_mut().insert(key, constant.clone());
         Ok(constant)
     }
+}
+
+/// Returns a constant, transposed to the order `order` of its axes unless this is empty.
+pub(super) fn constant(device: &Device, tensor: &Described<'_>, order: &[usize]) -> Result<Tensor> {
+    let dtype = tensor.kind.dtype().ok_or_else(|| Error::message(format!("it is {}, which gradlet does not have", tensor.kind)))?;
+    let data = tensor.constant().ok_or_else(|| Error::message("it has no value"))?;
+    if order.is_empty() {
+        return Tensor::from_bytes(device, TensorType::new(dtype, Shape::new(&tensor.dims)?), data);
+    }
+    let dims: Vec<u32> = order.iter().filter_map(|&axis| tensor.dims.get(axis).copied()).collect();
+    Tensor::from_bytes(device, TensorType::new(dtype, Shape::new(&dims)?), &transposed(data, &tensor.dims, order, dtype.size()))
 }
 
 /// Returns a tensor of integers with the scales that the model has for it.
@@ -305,6 +307,10 @@ impl Inputs<'_, '_, '_> {
 
     fn ordered(&self, at: usize, order: &[usize]) -> Result<Option<Tensor>> {
         let Some(index) = self.node.operator.inputs.get(at).copied().flatten() else { return Ok(None) };
+        let weights = self.run.model.weights.as_ref().filter(|_| self.node.subgraph == 0);
+        if let Some(weight) = weights.map(|weights| weights.read(self.scope(), index, order)).transpose()?.flatten() {
+            return Ok(Some(weight));
+        }
         match (self.values.get(index), order) {
             (Some(value), []) => Ok(Some(value.clone())),
             (Some(value), order) => Ok(Some(value.transpose(&order.iter().map(|&axis| axis as u32).collect::<Vec<_>>())?)),

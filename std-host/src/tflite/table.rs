@@ -160,7 +160,7 @@ pub(super) fn import<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 }
 
 /// True for a tensor of small integers that stand for other numbers.
-fn is_quantized(tensor: &Described<'_>) -> bool {
+pub(super) fn is_quantized(tensor: &Described<'_>) -> bool {
     matches!(tensor.kind.dtype(), Some(DType::I8 | DType::U8 | DType::I16)) && tensor.quantization.is_some()
 }
 

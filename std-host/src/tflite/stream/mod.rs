@@ -10,9 +10,8 @@ use super::plan::{Plan, Run, Values};
 use super::variables::Variables;
 use super::{Model, Unsupported, info, refused};
 use crate::formats::tflite::Subgraph;
-use gradlet_core::ops::portable_cpu;
 use gradlet_core::scope::ScopeHandle;
-use gradlet_core::{Eager, Error, Result, Scope, Shape, Tensor, TensorType, Variable};
+use gradlet_core::{Device, Eager, Error, Result, Scope, Shape, Tensor, TensorType, Variable};
 use rules::{Rule, Times};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,7 +79,7 @@ impl Model {
         }
         let plan = Plan::new(self.parsed(), 0).map_err(|list| refused(list, "are not supported"))?;
         let graph = self.parsed().subgraphs.first().ok_or(Error::Internal)?;
-        let window = window(graph, axis)?;
+        let window = window(graph, axis, &self.device())?;
         let nodes = || graph.operators.iter().map(|operator| Node { model: self.parsed(), graph, subgraph: 0, operator });
         let listed = |unsupported: Vec<Unsupported>| match unsupported.is_empty() {
             true => Ok(()),
@@ -90,7 +89,7 @@ impl Model {
 
         let mut values = BTreeMap::from([(graph.inputs.first().copied().unwrap_or(0), window.clone())]);
         let observe = &mut |_, tensor, value: &Tensor| drop(values.insert(tensor, value.clone()));
-        Run::new(&plan, self, Eager::new(&portable_cpu()).handle(), observe).subgraph(0, vec![window])?;
+        Run::new(&plan, self, Eager::new(&self.device()).handle(), observe).subgraph(0, vec![window])?;
 
         let mut planner = Planner::new(graph, &values, axis);
         let refusals = nodes().enumerate().filter_map(|(at, node)| planner.add(&node).err().map(|reason| node.refused(at, reason)));
@@ -116,7 +115,7 @@ impl Model {
 }
 
 /// Returns the window of zeros: an input of the model.
-fn window(graph: &Subgraph<'_>, axis: usize) -> Result<Tensor> {
+fn window(graph: &Subgraph<'_>, axis: usize, device: &Device) -> Result<Tensor> {
     let &[input] = graph.inputs.as_slice() else {
         return Err(Error::message(format!("a model with {} inputs cannot be streamed: it must have one", graph.inputs.len())));
     };
@@ -131,7 +130,7 @@ fn window(graph: &Subgraph<'_>, axis: usize) -> Result<Tensor> {
         None => return Err(Error::message(format!("input 0, {spec}, has no axis {axis}"))),
     }
     let dims: Vec<u32> = info.dims.iter().map(|dim| dim.unwrap_or(1)).collect();
-    let zeros = Tensor::zeros(&portable_cpu(), TensorType::new(spec.dtype(), Shape::new(&dims)?))?;
+    let zeros = Tensor::zeros(device, TensorType::new(spec.dtype(), Shape::new(&dims)?))?;
     let zero_point = info.quantization.and_then(|quantization| quantization.zero_points.first().copied());
     zero_point.map_or(Ok(zeros.clone()), |zero_point| zeros.like(zero_point.into())?.broadcast_to(&dims))
 }

@@ -2,6 +2,7 @@
 
 mod operators;
 mod streaming;
+mod trainable;
 mod training;
 mod writer;
 
