@@ -75,11 +75,18 @@ pub(super) fn depthwise_conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let (conv, activation) = depthwise_options(node)?;
     one(move |inputs| {
         let (x, filter, bias) = (inputs.get(0)?, inputs.get(1)?, inputs.optional(2)?);
-        let (&[.., channels], &[_, height, width, of_filter]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
-        let multiplier = of_filter.checked_div(channels).unwrap_or(1);
-        let filter = filter.reshape(&[height, width, channels, multiplier])?;
+        let channels = x.dims().last().copied().unwrap_or(0);
+        let dims = depthwise_filter(&inputs.dims(1)?, channels).ok_or(Error::Rank { input: 1 })?;
+        // A variable has these dimensions already.
+        let filter = if filter.dims() == dims { filter } else { filter.reshape(&dims)? };
         activation.apply(x.depthwise_conv2d(&filter, bias.as_ref(), &conv)?)
     })
+}
+
+/// Returns the dimensions `[kh,kw,c,m]` of a depthwise filter `[1,kh,kw,c·m]`.
+pub(super) fn depthwise_filter(dims: &[u32], channels: u32) -> Option<[u32; 4]> {
+    let &[_, height, width, of_filter] = dims else { return None };
+    Some([height, width, channels, of_filter.checked_div(channels).unwrap_or(1)])
 }
 
 /// Imports a transposed convolution. Input 0 is the shape of its result.

@@ -300,6 +300,16 @@ impl Inputs<'_, '_, '_> {
         self.ordered(at, &[])
     }
 
+    /// Returns the dimensions of an input, which for a constant or a weight are those of the file.
+    pub(super) fn dims(&self, at: usize) -> Result<Vec<u32>> {
+        let index = self.node.operator.inputs.get(at).copied().flatten().ok_or(Error::Arity { got: at as u8 })?;
+        let weight = self.run.model.weights.as_ref().is_some_and(|weights| weights.has(index));
+        match self.values.get(index).filter(|_| !weight) {
+            Some(value) => Ok(value.dims().to_vec()),
+            None => Ok(self.node.graph.tensors.get(index).map_or(Vec::new(), |tensor| tensor.dims.clone())),
+        }
+    }
+
     /// Returns an input with the axes in the order `order`. A constant is transposed on the host.
     pub(super) fn transposed(&self, at: usize, order: &[usize]) -> Result<Tensor> {
         self.ordered(at, order)?.ok_or_else(|| Error::message(format!("input {at} is missing")))

@@ -1,6 +1,6 @@
 //! Float models whose weights are variables.
 
-use super::conv::{HEIGHT_FIRST, TRANSPOSED};
+use super::conv::{HEIGHT_FIRST, TRANSPOSED, depthwise_filter};
 use super::node::Node;
 use super::plan::{Plan, constant};
 use super::table::is_quantized;
@@ -11,7 +11,6 @@ use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::{Layer, Module, Visitor};
 use gradlet_core::optimizers::{Optimizer, Sgd};
 use gradlet_core::{DType, Eager, Error, Result, Scope, Shape, Tensor, TensorType, Variable};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Order of the axes of a dense kernel `[n,k]` as `[k,n]`.
@@ -52,10 +51,11 @@ const LSTM: &[Position] = &[
     (17, &[]),
 ];
 
-/// The variables of a model's main subgraph, by tensor.
-pub(super) struct Weights(BTreeMap<usize, Weight>);
+/// The variables of a model's main subgraph, in the order of its operators.
+pub(super) struct Weights(Vec<Weight>);
 
 struct Weight {
+    tensor: usize,
     variable: Variable,
     /// Order of the axes, or an empty list for that of the file.
     order: &'static [usize],
@@ -64,7 +64,7 @@ struct Weight {
 impl Weights {
     /// Reads the variable of a tensor, with its axes in the order `order`. Returns `None` if the tensor is no weight.
     pub(super) fn read(&self, scope: &dyn Scope, tensor: usize, order: &[usize]) -> Result<Option<Tensor>> {
-        let Some(weight) = self.0.get(&tensor) else { return Ok(None) };
+        let Some(weight) = self.0.iter().find(|weight| weight.tensor == tensor) else { return Ok(None) };
         let value = scope.read(&weight.variable)?;
         if weight.order == order {
             return Ok(Some(value));
@@ -76,9 +76,13 @@ impl Weights {
         value.transpose(&moved).map(Some)
     }
 
-    /// Returns the variables, in the order of their tensors.
+    /// True if a tensor is a weight.
+    pub(super) fn has(&self, tensor: usize) -> bool {
+        self.0.iter().any(|weight| weight.tensor == tensor)
+    }
+
     pub(super) fn variables(&self) -> impl Iterator<Item = &Variable> {
-        self.0.values().map(|weight| &weight.variable)
+        self.0.iter().map(|weight| &weight.variable)
     }
 }
 
@@ -147,7 +151,7 @@ impl Model {
                 "a model with {inputs} inputs and {outputs} outputs cannot be trained: it must have one each"
             )));
         };
-        let weights = Weights(self.weights(scope, nodes())?);
+        let weights = self.weights(scope, nodes())?;
         if weights.0.is_empty() {
             return Err(Error::message("the model has no weights that can be trained"));
         }
@@ -156,23 +160,31 @@ impl Model {
     }
 
     /// Creates the variables of the main subgraph's weights.
-    fn weights<'m>(&self, scope: &dyn Scope, nodes: impl Iterator<Item = Node<'m>>) -> Result<BTreeMap<usize, Weight>> {
-        let mut weights: BTreeMap<usize, Weight> = BTreeMap::new();
+    fn weights<'m>(&self, scope: &dyn Scope, nodes: impl Iterator<Item = Node<'m>>) -> Result<Weights> {
+        let mut weights = Weights(Vec::new());
         let eager = Eager::new(&scope.device());
         for node in nodes {
             let positions = WEIGHTS.iter().find(|(name, _)| node.operator.code == Code::Builtin(name)).map_or(&[][..], |row| row.1);
             for &(at, order) in positions {
-                let Some(tensor) = node.operator.inputs.get(at).copied().flatten().filter(|tensor| !weights.contains_key(tensor)) else {
-                    continue;
-                };
+                let Some(tensor) = node.operator.inputs.get(at).copied().flatten().filter(|&tensor| !weights.has(tensor)) else { continue };
                 let Some(source) = source(node.graph, tensor) else { continue };
-                let value = constant(&eager.device(), source, order)?.cast(DType::F32)?;
-                let taken = source.name.is_empty() || weights.values().any(|weight| weight.variable.name() == source.name);
+                let value = in_layout(&node, at, constant(&eager.device(), source, order)?.cast(DType::F32)?)?;
+                let taken = source.name.is_empty() || weights.variables().any(|variable| variable.name() == source.name);
                 let name = if taken { format!("{}_{tensor}", source.name) } else { source.name.into() };
-                weights.insert(tensor, Weight { variable: Variable::new(&eager, &name, &value)?, order });
+                weights.0.push(Weight { tensor, variable: Variable::new(&eager, &name, &value)?, order });
             }
         }
         Ok(weights)
+    }
+}
+
+/// Returns a weight with the dimensions that the operator's kernel needs.
+fn in_layout(node: &Node<'_>, at: usize, weight: Tensor) -> Result<Tensor> {
+    let depthwise = at == 1 && node.operator.code == Code::Builtin("DEPTHWISE_CONV_2D");
+    let channels = node.optional(0).and_then(|x| x.dims.last().copied()).unwrap_or(0);
+    match depthwise_filter(weight.dims(), channels) {
+        Some(dims) if depthwise && channels > 0 => weight.reshape(&dims),
+        _ => Ok(weight),
     }
 }
 
@@ -226,8 +238,8 @@ impl Trainable {
         let dims: Vec<u32> = input.dims.iter().map(|dim| dim.unwrap_or(batch)).collect();
         let x = Tensor::zeros(&scope.device(), TensorType::new(input.dtype.ok_or(Error::Internal)?, Shape::new(&dims)?))?;
         let logits = self.output_type(&scope, x.tensor_type())?;
-        let (DType::F32, &[ref samples @ .., _]) = (logits.dtype, logits.shape.dims()) else {
-            return Err(Error::message(format!("a classifier has an output f32[…,classes], but this model has {logits}")));
+        let (DType::F32, &[ref samples @ .., 2..=u32::MAX]) = (logits.dtype, logits.shape.dims()) else {
+            return Err(Error::message(format!("a classifier has an output f32[…,classes] of two or more classes, not {logits}")));
         };
         if self.output.operator == "LOGISTIC" {
             return Err(Error::message("the model ends with a sigmoid, but the loss of a classifier needs a softmax or logits"));
