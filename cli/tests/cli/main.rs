@@ -2,6 +2,7 @@
 
 mod ckpt;
 mod devices;
+mod import;
 mod models;
 mod monitor;
 mod new;

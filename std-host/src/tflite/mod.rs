@@ -16,6 +16,9 @@
 //!
 //! The reader checks the whole file before anything is computed. [`Model::unsupported`] lists the operators that gradlet does not import.
 //! The states of recurrent operators are zeros at the beginning of each call.
+//!
+//! [`Model::streaming`] turns a model of a sliding window into a step for each frame. [`Model::trainable`] turns the weights of a float
+//! model into variables.
 
 mod array;
 mod control;

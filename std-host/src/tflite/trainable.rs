@@ -222,11 +222,12 @@ impl Trainable {
         &self.model
     }
 
-    /// Exports a classifier for training on a device. Each dimension that a call chooses becomes `batch`. The artifact has the signatures of
-    /// [`Model::export`], and these:
+    /// Exports a classifier for training on a device. Each dimension that a call chooses becomes `batch`. The artifact has the signatures
+    /// of [`Model::export`], and these:
     ///
     /// - `train`: `x`, `y` i32 → `loss` f32 `[]`; an SGD step on the mean softmax cross-entropy changes the
-    ///   [trainable](Variable::trainable) variables. `y` has the number of a class for each row of the output, such as `[n]` for `[n, classes]`.
+    ///   [trainable](Variable::trainable) variables. `y` has the number of a class for each row of the output, such as `[n]` for
+    ///   `[n, classes]`.
     /// - `set_learning_rate`: `value` f32 `[]`; sets the learning rate
     ///
     /// Fails if an operator is not supported or cannot be differentiated, and if the output is not f32 `[…, classes]` or comes from a

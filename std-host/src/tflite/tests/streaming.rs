@@ -5,7 +5,7 @@ use crate::artifact::describe::Description;
 use crate::artifact::inspect::multiply_accumulates;
 use crate::tflite::TensorInfo;
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::{Program, Result, Session, ops};
+use gradlet_core::{Error, Program, Result, Session, ops};
 
 fn tinyml(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/tinyml").join(name)
@@ -104,11 +104,11 @@ fn a_wake_word_is_found_frame_by_frame() {
 #[test]
 fn a_stream_runs_on_the_fast_kernels() {
     let model = Model::open(tinyml("str_ww_ref_model.tflite")).unwrap();
-    let scopes = [Eager::new(&portable_cpu()), Eager::new(&crate::cpu())];
+    let scopes = [Eager::new(&portable_cpu()), Eager::new(&crate::compute::devices::cpu())];
     let [one, other] = [0, 1].map(|_| model.streaming(1).unwrap());
     for at in 0..35 {
         let frame = frame(&one.inputs()[0], at);
-        let there = Tensor::from_bytes(&crate::cpu(), frame.tensor_type(), &frame.bytes().unwrap()).unwrap();
+        let there = Tensor::from_bytes(&crate::compute::devices::cpu(), frame.tensor_type(), &frame.bytes().unwrap()).unwrap();
         let (want, got) = (one.call(&scopes[0], &[&frame]).unwrap().remove(0), other.call(&scopes[1], &[&there]).unwrap().remove(0));
         assert_eq!(want.to_vec::<i8>().unwrap(), got.to_vec::<i8>().unwrap());
     }
@@ -314,4 +314,33 @@ fn models_that_cannot_be_streamed_are_refused() {
     assert!(error.ends_with("operator 0 (PAD): it pads the time, axis 1, with 2 columns before it and 0 after it"), "{error}");
     let again = padded(&[0; 8]).unwrap().streaming(1).unwrap_err().to_string();
     assert_eq!(again, "the model is a step for each frame already");
+}
+
+/// A damaged model is streamed or refused, without a panic.
+#[test]
+fn damaged_models_are_streamed_or_refused() {
+    let mut net = Net::new(&[1, 6, 2, 3]);
+    let (conv, centre) = (net.conv(0, &[3, 3, 1, 3], 1), net.crop(0, 1, -1, &[]));
+    let sum = net.one("ADD", &[conv, centre], None);
+    let (order, shape, axes) = (net.list(&[1, 0, 2, 3]), net.list(&[4, 6]), net.list(&[1]));
+    let turned = net.one("TRANSPOSE", &[sum, order], None);
+    let rows = net.one("RESHAPE", &[turned, shape], None);
+    let mean = net.one("MEAN", &[rows, axes], None);
+    let bytes = net.model(&[rows, mean]);
+    assert_eq!(streams(&bytes, 1, 0.0, 3).unwrap(), 2 * 6 * 4);
+    let (mut streamed, mut refused, mut random) = (0, 0, noise(12_000, 1).into_iter().map(usize::from));
+    for _ in 0..1_000 {
+        let mut bytes = bytes.clone();
+        for _ in 0..2 {
+            let at = (random.next().unwrap() << 8 | random.next().unwrap()) % bytes.len();
+            bytes[at] = random.next().unwrap() as u8;
+        }
+        let model = Model::from_bytes(bytes);
+        let small = |info: &TensorInfo| info.dims.iter().map(|dim| u64::from(dim.unwrap_or(1))).product::<u64>() < 1_000;
+        match model.and_then(|model| if model.inputs().iter().all(small) { model.streaming(1) } else { Err(Error::Internal) }) {
+            Ok(step) if step.call(&Eager::new(&portable_cpu()), &[&frame(&step.inputs()[0], 1)]).is_ok() => streamed += 1,
+            _ => refused += 1,
+        }
+    }
+    assert!(streamed > 50 && refused > 50, "{streamed} {refused}");
 }

@@ -113,10 +113,10 @@ fn weights_are_variables_with_the_names_of_their_tensors() {
 fn weights_on_another_device_are_exported() {
     let model = Model::open(sample("digits_cnn_float32.tflite")).unwrap();
     let portable = model.trainable(&Eager::new(&portable_cpu())).unwrap().export(1, 0.01).unwrap();
-    let scope = Eager::new(&crate::cpu());
+    let scope = Eager::new(&crate::compute::devices::cpu());
     let layer = model.trainable(&scope).unwrap();
     assert!(*layer.export(1, 0.01).unwrap() == *portable);
-    let x = Tensor::from_bytes(&crate::cpu(), picture(&model, 1).tensor_type(), &picture(&model, 1).bytes().unwrap()).unwrap();
+    let x = Tensor::from_bytes(&crate::compute::devices::cpu(), picture(&model, 1).tensor_type(), &picture(&model, 1).bytes().unwrap()).unwrap();
     let (compiled, eager) = (layer.model().function().unwrap(), layer.model());
     let (one, other) = (eager.call(&scope, &[&x]).unwrap().remove(0), compiled.call(&scope, vec![x]).unwrap().remove(0));
     let far = one.sub(&other).unwrap().abs().unwrap().max(&[0, 1], false).unwrap().item::<f32>().unwrap();

@@ -1,0 +1,35 @@
+//! Tests of `gradlet import`.
+
+use super::{run, succeeds};
+use tempfile::TempDir;
+
+fn fixture(name: &str) -> String {
+    format!("{}/../tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_window_becomes_a_step_per_frame() {
+    let folder = TempDir::new().unwrap();
+    let printed = succeeds("import", &folder, &[&fixture("tinyml/str_ww_ref_model.tflite"), "-o", "ww.grdl", "--stream", "1"]);
+    assert!(printed.contains("46,040") && printed.contains("arena 5,608 B"), "{printed}");
+    let described = succeeds("inspect", &folder, &["ww.grdl"]);
+    assert!(described.contains("signature infer(input_1: i8[1,1,1,40] with scale"), "{described}");
+
+    let refused = run("import", &folder, &[&fixture("tinyml/kws_ref_model.tflite"), "-o", "kws.grdl", "--stream", "1"]);
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && text.contains("operator 0 (CONV_2D): its stride along the time, axis 1, is 2"), "{text}");
+    assert!(!folder.path().join("kws.grdl").exists());
+}
+
+#[test]
+fn a_float_model_is_imported_for_training() {
+    let folder = TempDir::new().unwrap();
+    let model = fixture("models/mlp_float32.tflite");
+    succeeds("import", &folder, &[&model, "-o", "mlp.grdl", "--train", "--learning-rate", "0.5"]);
+    let described = succeeds("inspect", &folder, &["mlp.grdl"]);
+    assert!(described.contains("signature train(x: f32[1,40], y: i32[1]) -> (loss: f32[])"), "{described}");
+    assert!(described.contains("signature set_learning_rate(value: f32[])"), "{described}");
+    let refused = run("import", &folder, &[&fixture("models/mlp_int8.tflite"), "-o", "int8.grdl", "--train"]);
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && text.contains("train the float model"), "{text}");
+}
