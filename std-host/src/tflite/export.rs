@@ -58,6 +58,10 @@ impl Model {
         for signature in &others {
             add(&signature.name, &self.signature_function(&signature.name)?, signature)?;
         }
+        if let Some(stream) = &self.stream {
+            artifact
+                .doc(MAIN, &format!("A step for each frame: the results for the window of {} frames that ends with it.", stream.frames))?;
+        }
         artifact.metadata("producer", concat!("gradlet ", env!("CARGO_PKG_VERSION")));
         if !self.description().is_empty() {
             artifact.metadata("model", self.description());

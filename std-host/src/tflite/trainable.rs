@@ -217,7 +217,8 @@ fn logits<'m>(nodes: impl Iterator<Item = Node<'m>>, output: usize) -> Output {
 }
 
 impl Trainable {
-    /// Returns the model, whose calls and [`Model::export`] use the values of the variables. Its output keeps the softmax.
+    /// Returns the model, whose calls and [`Model::export`] use the values of the variables. Its output keeps the softmax. Make it
+    /// [stream](Model::streaming) after the training, because the first columns of a stream depend on the weights.
     pub fn model(&self) -> &Model {
         &self.model
     }

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// The time axes of a model's main subgraph.
 pub(super) struct Stream {
+    /// Number of frames of the window.
+    pub frames: u32,
     /// For each tensor that a call computes, its dimensions in the call.
     dims: BTreeMap<usize, Vec<u32>>,
     /// The tensors whose earlier columns a variable keeps.
@@ -94,7 +96,8 @@ impl Model {
         let mut planner = Planner::new(graph, &values, axis);
         let refusals = nodes().enumerate().filter_map(|(at, node)| planner.add(&node).err().map(|reason| node.refused(at, reason)));
         listed(refusals.collect())?;
-        let stream = planner.finish(graph, &values)?;
+        let frames = planner.times.columns(graph.inputs.first().copied().unwrap_or(0));
+        let stream = planner.finish(frames, graph, &values)?;
         Ok(Model { stream: Some(Arc::new(stream)), ..self.clone() }.begun_again())
     }
 
@@ -203,7 +206,7 @@ impl Planner {
         Ok(())
     }
 
-    fn finish(self, graph: &Subgraph<'_>, values: &BTreeMap<usize, Tensor>) -> Result<Stream> {
+    fn finish(self, frames: u32, graph: &Subgraph<'_>, values: &BTreeMap<usize, Tensor>) -> Result<Stream> {
         let mut kept: BTreeMap<usize, Kept> = BTreeMap::new();
         for (&tensor, &count) in &self.kept {
             let (axis, value) = self.times.of(tensor).zip(values.get(&tensor)).ok_or(Error::Internal)?;
@@ -213,7 +216,7 @@ impl Planner {
             kept.insert(tensor, Kept { name, axis, first: last(value, axis, count)? });
         }
         let dims = values.keys().map(|&tensor| (tensor, self.times.in_a_call(tensor))).collect();
-        Ok(Stream { dims, kept, steps: self.steps })
+        Ok(Stream { frames, dims, kept, steps: self.steps })
     }
 }
 

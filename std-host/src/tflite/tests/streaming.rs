@@ -97,6 +97,7 @@ fn a_wake_word_is_found_frame_by_frame() {
     let step = model.streaming(1).unwrap();
     let (whole, step) = (cost(&model), cost(&step));
     assert_eq!((whole.0, step.0), (826_368, 46_040));
+    assert!(step.0 * 10 <= whole.0);
     assert!(step.1 < whole.1, "{step:?} {whole:?}");
 }
 

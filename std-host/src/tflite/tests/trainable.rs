@@ -116,7 +116,8 @@ fn weights_on_another_device_are_exported() {
     let scope = Eager::new(&crate::compute::devices::cpu());
     let layer = model.trainable(&scope).unwrap();
     assert!(*layer.export(1, 0.01).unwrap() == *portable);
-    let x = Tensor::from_bytes(&crate::compute::devices::cpu(), picture(&model, 1).tensor_type(), &picture(&model, 1).bytes().unwrap()).unwrap();
+    let x = Tensor::from_bytes(&crate::compute::devices::cpu(), picture(&model, 1).tensor_type(), &picture(&model, 1).bytes().unwrap())
+        .unwrap();
     let (compiled, eager) = (layer.model().function().unwrap(), layer.model());
     let (one, other) = (eager.call(&scope, &[&x]).unwrap().remove(0), compiled.call(&scope, vec![x]).unwrap().remove(0));
     let far = one.sub(&other).unwrap().abs().unwrap().max(&[0, 1], false).unwrap().item::<f32>().unwrap();
