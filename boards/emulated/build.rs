@@ -7,10 +7,12 @@ struct Map {
     board: &'static str,
     flash: [u32; 2],
     ram: [u32; 2],
+    /// Slower memory for a firmware that needs more RAM.
+    more: Option<[u32; 2]>,
 }
 
 const fn map(board: &'static str, flash: [u32; 2], ram: [u32; 2]) -> Map {
-    Map { board, flash, ram }
+    Map { board, flash, ram, more: None }
 }
 
 const MAPS: [Map; 7] = [
@@ -19,7 +21,7 @@ const MAPS: [Map; 7] = [
     map("MPS2_AN386", [0, 4 << 20], [0x2000_0000, 4 << 20]),
     map("MPS2_AN500", [0, 4 << 20], [0x2000_0000, 4 << 20]),
     map("MPS2_AN505", [0x1000_0000, 4 << 20], [0x3800_0000, 1 << 20]),
-    map("MPS3_AN547", [0, 512 << 10], [0x2000_0000, 512 << 10]),
+    Map { more: Some([0x7000_0000, 16 << 20]), ..map("MPS3_AN547", [0, 512 << 10], [0x2000_0000, 512 << 10]) },
     map("VIRT", [0x8000_0000, 2 << 20], [0x8020_0000, 2 << 20]),
 ];
 
@@ -43,7 +45,9 @@ fn main() -> io::Result<()> {
         let (_, flash, ram) = larger.copied().unwrap_or((&name, 1 << 20, RAM));
         let folder = out.join(&*name);
         fs::create_dir_all(&folder)?;
-        fs::write(folder.join("memory.x"), memory(map, flash, ram, riscv))?;
+        let ram_of_board = if ram > map.ram[1] { map.more.unwrap_or(map.ram) } else { map.ram };
+        let map = Map { ram: ram_of_board, ..*map };
+        fs::write(folder.join("memory.x"), memory(&map, flash, ram, riscv))?;
         println!("cargo::rustc-link-arg-bin={name}=-L{}", folder.display());
         if riscv {
             println!("cargo::rustc-link-arg-bin={name}=-Tmemory.x");

@@ -54,6 +54,9 @@ pub enum Suite {
         /// emulated GPU, or a real one with GRADLET_GPU=real in the environment.
         #[arg(long = "runtime", value_name = "NAME")]
         runtimes: Vec<String>,
+        /// The processor of the runtime cortex-m: one of those of `cargo xtask firmware`.
+        #[arg(long, value_name = "TARGET", default_value = "m4f")]
+        target: String,
         /// Folders of cases. The default is tests/fixtures; with --runtime, only its cases that run on every runtime.
         #[arg(value_name = "DIR")]
         folders: Vec<PathBuf>,

@@ -85,7 +85,7 @@ static DEVICES: [Step; 16] = [
     step("core with alloc, without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
     tool("firmware harness", |_, log| check("harness", log)),
-    tool("golden vectors", |_, log| log.run(built("golden").arg("check-golden"))),
+    tool("golden vectors", |_, log| golden(log)),
     tool("the device's bits", |_, log| check("bits-mlp", log)),
     tool("the device's bits, in loops", |_, log| check("bits-lstm", log)),
     tool("the device's bits, op by op", |_, log| check("bits-eager", log)),
@@ -173,6 +173,13 @@ fn tensorboard(log: &mut Log) -> Result<()> {
     log.run(&mut command)?;
     log.say(&format!("screenshots of the pages: {}", root().join("target/tensorboard").display()));
     Ok(())
+}
+
+/// Runs the golden vectors, and the models on a Cortex-M55 too.
+fn golden(log: &mut Log) -> Result<()> {
+    log.run(built("golden").arg("check-golden"))?;
+    let models = ["models", "models_int16", "tinyml"].map(|folder| root().join("tests/fixtures").join(folder));
+    log.run(built("golden").args(["golden", "--runtime", "cortex-m", "--target", "m55"]).args(models))
 }
 
 /// Compiles the GPU's kernels, and compares them with the committed ones. NVIDIA publishes its compilers for Linux.

@@ -330,6 +330,7 @@ mod tests {
             index: 0,
             op: op.into(),
             dtype: DType::F32,
+            attributes: Vec::new(),
             inputs: inputs.into(),
             outputs: vec![output],
             blocks: Vec::new(),

@@ -10,14 +10,14 @@ use gradlet_tools::firmware;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use xtask::boards;
+use xtask::boards::{self, M4F, Target};
 use xtask::cli::{Suite, SuiteTasks};
 use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
 fn main() -> ExitCode {
     let result = match SuiteTasks::parse().task {
-        Suite::Golden { runtimes, folders } => run(&runtimes, &folders),
+        Suite::Golden { runtimes, target, folders } => run(&runtimes, &target, &folders),
         Suite::Coverage => table().and_then(|table| write(TABLE, table)),
         Suite::Roofline => roofline::table().map_err(anyhow::Error::from).and_then(|table| write(roofline::TABLE, table)),
         Suite::CheckGolden => check(),
@@ -37,10 +37,11 @@ const TABLE: &str = "COVERAGE.md";
 
 /// Runs `cargo xtask golden`: the cases in `folders` on the runtimes `names`. Without folders, runs the project's own cases. Without names,
 /// runs them on all runtimes.
-fn run(names: &[String], folders: &[PathBuf]) -> Result<()> {
+fn run(names: &[String], target: &str, folders: &[PathBuf]) -> Result<()> {
     let runtimes = runtimes::select(names)?;
-    let toolchain = runtimes.contains(&CORTEX_M).then(setup::ensure).transpose()?;
-    let mut machine = toolchain.map(|toolchain| move |cases: &[u8]| cortex_m(&toolchain, cases));
+    let target = firmware::find(target)?;
+    let toolchain = if runtimes.contains(&CORTEX_M) { Some(setup::ensure_target(target)?.map_err(anyhow::Error::msg)?) } else { None };
+    let mut machine = toolchain.map(|toolchain| move |cases: &[u8]| cortex_m(&toolchain, target, cases));
     let counts = golden::run(&runtimes, folders, machine.as_mut().map(|machine| machine as golden::Machine<'_>))?;
     ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
     Ok(())
@@ -65,16 +66,16 @@ fn table() -> Result<String> {
     let toolchain = setup::ensure()?;
     let mut skips = Skips::parse(skips::COMMITTED)?;
     let mut coverage = Coverage::default();
-    let machine = &mut |cases: &[u8]| cortex_m(&toolchain, cases);
+    let machine = &mut |cases: &[u8]| cortex_m(&toolchain, &M4F, cases);
     let counts = golden::run_with(&[], &golden::case_folders(), Some(machine), &mut skips, &mut coverage)?;
     ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
     Ok(coverage.table())
 }
 
 /// Runs a file of cases on the generic firmware, and returns its file of answers.
-fn cortex_m(toolchain: &Toolchain, cases: &[u8]) -> Result<Vec<u8>> {
+fn cortex_m(toolchain: &Toolchain, target: &'static Target, cases: &[u8]) -> Result<Vec<u8>> {
     let folder = boards::no_model()?;
-    let firmware = firmware::build(toolchain, "runner", None)?;
+    let firmware = firmware::build_for(toolchain, target, "runner", None)?;
     std::fs::write(folder.join("cases.bin"), cases)?;
     firmware::run(&firmware, &folder, &["cases.bin", "answers.bin"], LIMIT)?.ok()?;
     std::fs::read(folder.join("answers.bin")).context("the firmware wrote no answers")
