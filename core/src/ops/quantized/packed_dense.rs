@@ -76,23 +76,20 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
         let (x, first) = (part(x, line * k, k), words.start * FILTERS);
         let y = part_mut(y, line * n + first, n.min(words.end * FILTERS) - first);
         let (filter, channels) = (filter.get(words.start * k..).unwrap_or_default(), channels.get(words).unwrap_or_default());
-        match roundings {
-            1 => dense::<1>(x, filter, channels, y),
-            _ => dense::<2>(x, filter, channels, y),
-        }
+        dense(x, filter, channels, roundings == 1, y);
         limit(y, range);
     }
     Ok(())
 }
 
 /// Computes a line of the result, or a part of one.
-fn dense<const ROUNDINGS: u32>(x: &[i8], mut filter: &[i32], channels: &[[Channel; FILTERS]], mut y: &mut [i8]) {
+fn dense(x: &[i8], mut filter: &[i32], channels: &[[Channel; FILTERS]], once: bool, mut y: &mut [i8]) {
     // The weights to which 128 was added add this.
     let surplus = x.iter().fold(0i32, |sum, x| sum.wrapping_add(i32::from(*x))).wrapping_mul(128);
     for channels in channels {
         let Some((weights, rest)) = filter.split_at_checked(x.len()) else { return };
         filter = rest;
-        let results = four::<ROUNDINGS>(x, weights, surplus, channels);
+        let results = four(x, weights, surplus, channels, once);
         let count = FILTERS.min(y.len());
         let (own, rest) = take(&mut y).split_at_mut_checked(count).unwrap_or_default();
         match own.first_chunk_mut() {
@@ -105,7 +102,7 @@ fn dense<const ROUNDINGS: u32>(x: &[i8], mut filter: &[i32], channels: &[[Channe
 
 /// Returns the results of four filters.
 #[inline(never)]
-fn four<const ROUNDINGS: u32>(mut x: &[i8], mut weights: &[i32], surplus: i32, channels: &[Channel; FILTERS]) -> [i8; FILTERS] {
+fn four(mut x: &[i8], mut weights: &[i32], surplus: i32, channels: &[Channel; FILTERS], once: bool) -> [i8; FILTERS] {
     let (mut a, mut b, mut c, mut d) = (surplus.wrapping_neg(), 0i32, surplus.wrapping_neg(), 0i32);
     loop {
         let (chunk, rest) = x.split_at_checked(MOST).unwrap_or((x, &[]));
@@ -118,7 +115,7 @@ fn four<const ROUNDINGS: u32>(mut x: &[i8], mut weights: &[i32], surplus: i32, c
         }
         (x, weights) = (rest, weights.get(MOST..).unwrap_or_default());
     }
-    let result = |channel: &Channel, sum| if ROUNDINGS == 1 { channel.once(sum) } else { channel.twice(sum) };
+    let result = |channel: &Channel, sum| if once { channel.once(sum) } else { channel.twice(sum) };
     let [p, q, r, s] = channels;
     [result(p, a), result(q, b), result(r, c), result(s, d)]
 }

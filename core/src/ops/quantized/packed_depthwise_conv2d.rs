@@ -106,13 +106,7 @@ fn padding(across: &Axis) -> usize {
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
-    match attributes.window.strides {
-        [1, 1] => images::<1>(call, &attributes),
-        _ => images::<2>(call, &attributes),
-    }
-}
-
-fn images<const STRIDE: usize>(call: &mut Call<'_, '_>, attributes: &Attributes) -> Result<()> {
+    let stride = attributes.window.strides[0] as usize;
     let (x, filters) = (call.input(0)?, call.input(1)?);
     let &[n, h, w, c] = x.dims() else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.window.axes([h, w], KERNEL)?;
@@ -124,7 +118,7 @@ fn images<const STRIDE: usize>(call: &mut Call<'_, '_>, attributes: &Attributes)
         across,
         w,
         c,
-        sizes: Sizes::new(&across, STRIDE, c).ok_or(Error::TooLarge)?,
+        sizes: Sizes::new(&across, stride, c).ok_or(Error::TooLarge)?,
         zero: attributes.input_zero_point as i8,
     };
     let (x, filters) = (x.slice::<i8>(), bytemuck::try_cast_slice(filters.slice::<i32>()).unwrap_or_default());
@@ -139,7 +133,7 @@ fn images<const STRIDE: usize>(call: &mut Call<'_, '_>, attributes: &Attributes)
         for oh in pairs_of_image.map(|pair| 2 * pair) {
             let y = part_mut(y, oh * line, 2.min(down.output - oh) * line);
             let rows = lines.rows(x, outside, oh);
-            lines.compute::<STRIDE>(rows, filters, columns, spare, y);
+            lines.compute(rows, filters, stride, columns, spare, y);
             limit(y, attributes.range);
         }
     }
@@ -167,7 +161,7 @@ impl Lines {
     }
 
     /// Computes two lines of the result, or the last one.
-    fn compute<const STRIDE: usize>(&self, rows: [&[i8]; 5], filters: &[Filter], columns: &mut [Column], spare: &mut [i8], y: &mut [i8]) {
+    fn compute(&self, rows: [&[i8]; 5], filters: &[Filter], stride: usize, columns: &mut [Column], spare: &mut [i8], y: &mut [i8]) {
         let (upper, lower) = y.split_at_mut((self.across.output * self.c).min(y.len()));
         for first in (0..self.c).step_by(self.sizes.block.max(1)) {
             let last = (first + self.sizes.block).min(self.c);
@@ -177,15 +171,21 @@ impl Lines {
             let Some((inner, after)) = rest.split_at_mut_checked(self.w * count) else { return };
             before.fill([pair(self.zero, self.zero); PAIRS]);
             after.fill([pair(self.zero, self.zero); PAIRS]);
-            copy::<STRIDE>(inner, rows, first, count, self.c);
+            match stride {
+                1 => copy::<1>(inner, rows, first, count, self.c),
+                _ => copy::<2>(inner, rows, first, count, self.c),
+            }
             let (mut upper, mut lower, mut columns) = (&mut *upper, &mut *lower, &*columns);
             while !upper.is_empty() {
                 let mut spare = &mut *spare;
                 let mut next = |row: &mut _| pixel(row, &mut spare, [first, last, self.c]);
                 let (a, b, c) = (next(&mut upper), next(&mut upper), next(&mut upper));
                 let (d, e, f) = (next(&mut lower), next(&mut lower), next(&mut lower));
-                tile::<STRIDE>(columns, filters, [[a, d], [b, e], [c, f]]);
-                columns = columns.get(PAIRS * STRIDE * count..).unwrap_or_default();
+                match stride {
+                    1 => tile::<1>(columns, filters, [[a, d], [b, e], [c, f]]),
+                    _ => tile::<2>(columns, filters, [[a, d], [b, e], [c, f]]),
+                }
+                columns = columns.get(PAIRS * stride * count..).unwrap_or_default();
             }
         }
     }
