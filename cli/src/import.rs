@@ -47,6 +47,12 @@ pub struct Import {
     /// Learning rate of the signature `train`
     #[arg(long, alias = "rate", default_value_t = 0.01, value_name = "RATE", requires = "train")]
     learning_rate: f32,
+    /// Leave the filters of int8 convolutions and dense layers as they are
+    ///
+    /// By default they are packed, with the same bits: a Cortex-M4, M7 or M33 then takes a sixth of the instructions, and a RISC-V half of
+    /// them. A Cortex-M0+, which multiplies 64 bits slowly, takes a third more.
+    #[arg(long)]
+    no_packing: bool,
     /// Also draw the arena over time, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -68,7 +74,7 @@ impl Import {
     }
 
     pub fn run(&self, quiet: bool) -> Result<()> {
-        let model = Model::open(&self.file)?;
+        let model = Model::open(&self.file)?.pack_filters(!self.no_packing);
         for warning in model.warnings() {
             eprintln!("warning: {}: {warning}", self.file.display());
         }

@@ -112,9 +112,9 @@ impl Artifact {
 
     /// Sets whether constant filters of quantised ops are packed. The default is true. Set it before the first signature.
     ///
-    /// A packed convolution or dense layer has the same bits. On a Cortex-M4, M7 or M33 it takes a fifth of the instructions of the other
-    /// form, and some working memory in the arena. The packed kernels multiply 64 bits at once. A core that does this slowly, such as a
-    /// Cortex-M0+, is faster without them.
+    /// A packed convolution or dense layer has the same bits. It takes a sixth of the instructions of the other form on a Cortex-M4, M7 or
+    /// M33, half of them on a RISC-V, and some working memory in the arena. On a Cortex-M0+, which multiplies 64 bits slowly, it takes a third
+    /// more.
     pub fn pack_filters(&mut self, pack: bool) -> &mut Artifact {
         self.pack_filters = pack;
         self

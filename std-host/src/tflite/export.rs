@@ -31,6 +31,12 @@ impl Model {
         }
     }
 
+    /// Returns the model with packed filters in its artifacts, or with plain ones. They are packed by default. See
+    /// [`Artifact::pack_filters`].
+    pub fn pack_filters(&self, pack: bool) -> Model {
+        Model { packs: pack, ..self.clone() }
+    }
+
     /// Returns the signatures of the model.
     pub(super) fn artifact(&self, batch: u32) -> Result<Artifact> {
         let device = self.device();
@@ -41,6 +47,7 @@ impl Model {
             Tensor::zeros(&device, TensorType::new(dtype, Shape::new(&dims)?))
         };
         let mut artifact = Artifact::new();
+        artifact.pack_filters(self.packs);
         let mut add = |name: &str, function: &Call, signature: &Signature| {
             let zeros = signature.inputs.iter().map(zeros).collect::<Result<Vec<Tensor>>>()?;
             let names = |list: &[TensorInfo]| list.iter().map(|info| info.name.clone()).collect::<Vec<String>>();
@@ -89,12 +96,16 @@ mod tests {
         let walk = description.signatures[0].walk();
         let of = |op: &str| walk.iter().filter(|(_, one)| one.op == op).map(|(_, one)| multiply_accumulates(one)).collect::<Vec<_>>();
         // 14 · 14 pixels of 8 channels with 3 · 3 taps, and the dense layer of 10 classes.
-        assert_eq!(of("quantized_conv2d")[0], 14 * 14 * 8 * 9);
-        assert!(of("quantized_dense")[0] % 10 == 0 && of("quantized_softmax") == [0]);
+        assert_eq!(of("packed_conv2d")[0], 14 * 14 * 8 * 9);
+        assert!(of("packed_dense")[0] % 10 == 0 && of("quantized_softmax") == [0]);
         let text = costs(&description);
         let total: u64 = walk.iter().map(|(_, one)| multiply_accumulates(one)).sum();
         let digits = text.replace(',', "");
         assert!(digits.contains(&total.to_string()), "{text}");
         assert!(digits.contains(&format!("arena {} B", description.signatures[0].arena_bytes)), "{text}");
+
+        let plain = Description::read(&Model::open(path).unwrap().pack_filters(false).export(1).unwrap()).unwrap();
+        assert_eq!(plain.signatures[0].walk().iter().map(|(_, one)| multiply_accumulates(one)).sum::<u64>(), total);
+        assert!(plain.kernels.iter().all(|(op, _)| !op.starts_with("packed")));
     }
 }

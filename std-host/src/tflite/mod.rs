@@ -41,7 +41,7 @@ mod variables;
 
 use crate::files::{FileError, FileResult};
 use crate::formats::tflite::{self as format, Subgraph};
-use gradlet_core::{AffineQuantization, DType, Device, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
+use gradlet_core::{AffineQuantization, Artifact, DType, Device, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
 use plan::{Observe, Plan, Run};
 use std::fmt;
 use std::path::Path;
@@ -70,6 +70,8 @@ pub struct Model {
     stream: Option<Arc<stream::Stream>>,
     /// The variables of a [trainable](Model::trainable) model's weights.
     weights: Option<Arc<trainable::Weights>>,
+    /// True if an exported artifact has [packed filters](Artifact::pack_filters).
+    packs: bool,
 }
 
 /// An input or output of a model.
@@ -135,7 +137,7 @@ impl Model {
     fn parse(bytes: Vec<u8>) -> std::result::Result<Model, String> {
         let checked = Checked::try_new(bytes, |bytes| format::read(bytes))?;
         let variables = Variables::new(checked.borrow_dependent().subgraphs.len());
-        Ok(Model { checked: Arc::new(checked), variables: Arc::new(variables), stream: None, weights: None })
+        Ok(Model { checked: Arc::new(checked), variables: Arc::new(variables), stream: None, weights: None, packs: true })
     }
 
     fn parsed(&self) -> &Parsed<'_> {

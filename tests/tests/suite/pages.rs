@@ -102,6 +102,13 @@ fn figures_of_processors_are_the_committed_ones() {
             .map(|key| sizes[format!("{}.train.{key}", target.name)].to_string());
         assert_eq!(figures.collect::<Vec<_>>(), committed, "{}: `cargo xtask size --update` writes tests/sizes.json", target.name);
     }
+    for model in ["kws", "vww", "resnet", "ad01", "person"] {
+        let row = rows.iter().find(|row| row.len() == 8 && row[1] == format!("`{model}`"));
+        let figures = row.unwrap_or_else(|| panic!("no row of {model}"))[2..6].iter().map(|figure| figure.replace(',', ""));
+        let committed = ["m4.instructions_infer", "m55.instructions_infer", "m4.arena_planned", "m4.flash_code"]
+            .map(|key| sizes[format!("{model}.{key}")].to_string());
+        assert_eq!(figures.collect::<Vec<_>>(), committed, "{model}: `cargo xtask size --update` writes tests/sizes.json");
+    }
     let code: Vec<_> = rows.iter().filter(|row| row.len() == 5 && sizes.get(row[3].trim_matches('`')).is_some()).collect();
     assert_eq!(code.len(), 6);
     for row in code {
