@@ -113,8 +113,8 @@ impl Artifact {
     /// Sets whether constant filters of quantised ops are packed. The default is true. Set it before the first signature.
     ///
     /// A packed convolution or dense layer has the same bits. It takes a sixth of the instructions of the other form on a Cortex-M4, M7 or
-    /// M33, half of them on a RISC-V, and some working memory in the arena. On a Cortex-M0+, which multiplies 64 bits slowly, it takes a third
-    /// more.
+    /// M33, half of them on a RISC-V, and some working memory in the arena. On a Cortex-M0+, which multiplies 64 bits slowly, it takes a
+    /// third more.
     pub fn pack_filters(&mut self, pack: bool) -> &mut Artifact {
         self.pack_filters = pack;
         self

@@ -41,7 +41,7 @@ mod variables;
 
 use crate::files::{FileError, FileResult};
 use crate::formats::tflite::{self as format, Subgraph};
-use gradlet_core::{AffineQuantization, Artifact, DType, Device, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
+use gradlet_core::{AffineQuantization, DType, Device, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
 use plan::{Observe, Plan, Run};
 use std::fmt;
 use std::path::Path;
@@ -70,7 +70,7 @@ pub struct Model {
     stream: Option<Arc<stream::Stream>>,
     /// The variables of a [trainable](Model::trainable) model's weights.
     weights: Option<Arc<trainable::Weights>>,
-    /// True if an exported artifact has [packed filters](Artifact::pack_filters).
+    /// True if an exported artifact has [packed filters](gradlet_core::Artifact::pack_filters).
     packs: bool,
 }
 

@@ -120,8 +120,13 @@ fn quantised_models_infer_with_the_same_bits() {
     let seeds = 4..12;
     let names: Vec<String> = seeds.clone().flat_map(|seed| [format!("i8_{seed}"), format!("i16_{seed}")]).collect();
     same_bits(&quantised::artifact(seeds).unwrap(), &names.iter().map(String::as_str).collect::<Vec<&str>>(), 2, 0);
-    for name in ["mlp_int8_float_io", "residual_int8", "conv_variants_int8", "two_in_two_out_int8", "lstm_unrolled_int8"] {
-        let path = Path::new(FOLDER).join("../fixtures/models").join(name).with_extension("tflite");
-        same_bits(&gradlet::tflite::Model::open(path).unwrap().export(1).unwrap(), &["infer"], 4, 0);
+    let converted =
+        ["mlp_int8_float_io", "residual_int8", "conv_variants_int8", "two_in_two_out_int8", "lstm_unrolled_int8", "lstm_fused_int8"];
+    let of_others = ["kws_ref_model", "ad01_int8", "person_detect"];
+    for name in converted.map(|name| format!("models/{name}")).into_iter().chain(of_others.map(|name| format!("tinyml/{name}"))) {
+        let path = Path::new(FOLDER).join("../fixtures").join(name).with_extension("tflite");
+        let model = gradlet::tflite::Model::open(path).unwrap();
+        same_bits(&model.export(1).unwrap(), &["infer"], 2, 0);
+        same_bits(&model.pack_filters(false).export(1).unwrap(), &["infer"], 2, 0);
     }
 }
