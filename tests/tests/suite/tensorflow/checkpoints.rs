@@ -364,7 +364,8 @@ import tensorflow as tf
 folder = sys.argv[1]
 zero = lambda shape, dtype: tf.Variable(tf.zeros(shape, dtype))
 m = tf.Module()
-m.list = [zero((2, 2), t) for t in (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int8, tf.uint8, tf.int32, tf.int64, tf.bool)]
+types = tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int8, tf.uint8, tf.int32, tf.int64, tf.bool, tf.int16
+m.list = [zero((2, 2), t) for t in types]
 m.pair = (zero((), tf.float32), zero((0, 3), tf.float32))
 m.map = {'plain': zero((1,), tf.float32), 'a/b': zero((1,), tf.float32), 'dot.ted': zero((1,), tf.float32), 'ключ': zero((1,), tf.float32)}
 m.shared = zero((3,), tf.int32)
