@@ -49,8 +49,8 @@ def convolved(c, kernel_of_tap, channels):
 
 @op(134, "packed_conv2d", {I8}, conv2d_shape)
 def packed_conv2d(c):
-    (kh, kw), channels = c.words[12:], c.ins[0].shape[3]
-    f = c.ins[1][:, :kh * kw * channels].astype(np.int64).reshape(-1, kh, kw, channels)
+    (kh, kw), channels, co = c.words[12:], c.ins[0].shape[3], c.ins[1].shape[0]
+    f = c.ins[1][:, :kh * kw * channels].astype(np.int64).reshape(co, kh, kw, channels)
     return convolved(c, lambda tap, x: x @ f[(slice(None), *tap)].T, c.ins[2])
 
 def depthwise_shape(t, w):
@@ -78,7 +78,8 @@ def dense_shape(t, w):
 @op(136, "packed_dense", {I8}, dense_shape)
 def packed_dense(c):
     n, roundings, *limits = c.words
-    words = np.ascontiguousarray(c.ins[1]).view(np.uint8).reshape(*c.ins[1].shape, 4)[..., [0, 3, 2, 1]]
+    groups, k = c.ins[1].shape
+    words = np.frombuffer(c.ins[1].tobytes(), np.uint8).reshape(groups, k, 4)[..., [0, 3, 2, 1]]
     words = (words ^ np.array([128, 0, 128, 0], np.uint8)).view(np.int8).astype(np.int64)
-    f = np.moveaxis(words, 2, 1).reshape(-1, c.ins[1].shape[1])[:n]
+    f = np.moveaxis(words, 2, 1).reshape(4 * groups, k)[:n]
     return results(c.ins[0].astype(np.int64) @ f.T, c.ins[2].reshape(-1, 4)[:n], roundings == 1, limits)

@@ -65,7 +65,7 @@ def quantized_lstm_step(c):
         rows = slice(g * units, (g + 1) * units)
         m = [Multiplier(*pairs[i]) if Multiplier(*pairs[i]).valid() else Multiplier(0, 0) for i in (g, 4 + g)]
         of_x = m[0].twice(wrap(bias[rows] + (x - x0) @ weights[rows].T))
-        return short(short(of_x) + m[1].twice(wrap((output - y0) @ recurrent[rows].T)))
+        return short(wrap(short(of_x) + m[1].twice(wrap((output - y0) @ recurrent[rows].T))))
 
     i, f, o = (logistic(gate(g), 3) for g in (0, 1, 3))
     following = short(near(f * cell, 15) + near(i * tanh(gate(2), 3), 15 + bits))
