@@ -31,7 +31,7 @@ def conv2d_shape(t, w):
     v, h = windows_of(t, w)
     (n, height, width, c), co, (kh, kw) = t[0].dims, t[1].dims[0], w[12:]
     length = -(-kh * kw * c // 8) * 8
-    need(t[1:] == [Type(I8, (co, length)), Type(I32, (co, 4))])
+    need(length <= (2**31 - 1) // 12 and t[1:] == [Type(I8, (co, length)), Type(I32, (co, 4))])
     pointwise = (kh, kw, *w[:2]) == (1, 1, 1, 1) and (v.out, h.out, v.before, h.before) == (height, width, 0, 0)
     most = max(0 if pointwise else kw * c, co if v.out * h.out % 6 else 0)
     return [Type(I8, (n, v.out, h.out, co)), Type(I32, (3 * length - (-6 * most // 4),))]
