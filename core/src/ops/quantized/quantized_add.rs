@@ -51,9 +51,9 @@ const fn shift(dtype: DType) -> u32 {
 
 fn run<T: Quantized>(call: &mut Call<'_, '_>) -> Result<()> {
     let Attributes { zero_points, output, operands: [left, right], sum, subtract } = call.attributes()?;
-    elementwise::binary_small(call, 70, |a: T, b: T| {
-        let [a, b] = [(a, zero_points[0], left), (b, zero_points[1], right)]
-            .map(|(x, zero_point, multiplier)| multiplier.twice((x.number() - zero_point).wrapping_shl(shift(T::DTYPE))));
+    elementwise::binary(call, 55, |a: T, b: T| {
+        let a = left.twice((a.number() - zero_points[0]).wrapping_shl(shift(T::DTYPE)));
+        let b = right.twice((b.number() - zero_points[1]).wrapping_shl(shift(T::DTYPE)));
         output.element(sum.twice(if subtract == 0 { a.wrapping_add(b) } else { a.wrapping_sub(b) }))
     })
 }

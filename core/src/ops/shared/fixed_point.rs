@@ -47,8 +47,9 @@ impl Multiplier {
     /// ties of the second away from zero.
     #[inline(always)]
     pub(in crate::ops) fn twice(self, x: i32) -> i32 {
-        let shifted = x.wrapping_shl(self.exponent.max(0) as u32);
-        rounding_shift(doubling_high(shifted, self.value), (-self.exponent).max(0) as u32)
+        let product = i64::from(x.wrapping_shl(self.exponent.max(0) as u32)) * i64::from(self.value);
+        // The value is not negative, so the upper half fits.
+        rounding_shift(((product + (1 << 30)) >> 31) as i32, (-self.exponent).max(0) as u32)
     }
 
     /// Returns the product with `x`, rounded to an integer. Ties go away from zero.
