@@ -1,5 +1,6 @@
 //! Fast kernels for floats, which use vector instructions and all cores. They compute sums in a different order than the portable kernels,
-//! and some functions by other formulas, so results differ by rounding. In rare cases they call the portable kernel.
+//! and some functions by other formulas, so results differ by rounding. In rare cases they call the portable kernel. The kernels for quantised
+//! tensors have the portable bits.
 
 mod avg_pool2d;
 mod broadcast;
@@ -10,6 +11,7 @@ mod math;
 mod matmul;
 mod max_pool2d;
 mod product;
+mod quantized;
 mod reduce;
 mod scratch;
 mod softmax;
@@ -44,6 +46,7 @@ static TABLES: &[&[Kernel]] = &[
     elementwise::SINGLE,
     elementwise::DOUBLE,
     &elementwise::PERIODIC,
+    &quantized::KERNELS,
     &reduce::SINGLE,
     &reduce::DOUBLE,
     &softmax::SINGLE,

@@ -86,11 +86,12 @@ impl Value {
         wide
     }
 
-    /// Returns the elements, which are f32, f64 or booleans.
+    /// Returns the elements, which are f32, f64, i8 or booleans.
     fn wide(&self) -> Vec<f64> {
         match self.tensor_type.dtype {
             DType::Bool => self.bytes.iter().map(|&byte| f64::from(byte)).collect(),
             DType::F64 => bytemuck::cast_slice(&self.bytes).to_vec(),
+            DType::I8 => self.bytes.iter().map(|&byte| f64::from(byte as i8)).collect(),
             _ => self.floats().iter().map(|&x| f64::from(x)).collect(),
         }
     }

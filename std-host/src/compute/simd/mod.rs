@@ -25,12 +25,15 @@ macro_rules! by_intrinsics {
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+pub mod integers;
 #[cfg(any(test, not(target_arch = "aarch64")))]
 mod portable;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+#[cfg(target_arch = "x86_64")]
+mod x86_integers;
 
 /// Token of the instruction set that every CPU of the target has.
 #[cfg(target_arch = "aarch64")]

@@ -1,0 +1,207 @@
+//! Convolution: products of windows and filters. A vector has four successive elements of the filters of some channels. It meets four
+//! successive bytes of a window.
+
+use super::super::scratch;
+use super::super::window::{Axis, axes, dims4};
+use super::channels::{Channels, Range, with_channels};
+use super::field::{Block, Field, blocks, with_field};
+use super::{LINE, ONES, portable};
+use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
+use gradlet_core::Result;
+use gradlet_core::custom_op::Call;
+use gradlet_core::ops::quantized_conv2d::{Attributes, I8};
+use std::array::from_fn;
+
+/// Number of multiplications below which one thread is faster than several.
+const ALONE: usize = 1 << 21;
+
+/// Runs the kernel with the instructions of `set`.
+pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()> {
+    let Attributes { window, input_zero_point, output } = call.attributes()?;
+    let (x, filter) = (call.input(0)?, call.input(1)?);
+    let ([n, h, w, c], [co, kh, kw, ci]) = (dims4(x.dims())?, dims4(filter.dims())?);
+    let [_, oh, ow, _] = dims4(call.output()?.dims())?;
+    let Some(set) = set.filter(|_| ci == c && n * h * w * c * oh * ow * co > 0) else { return portable(call, &I8) };
+    let axes = axes(&window, [h, w], [kh, kw], [oh, ow]);
+    // The taps of a row are neighbours, unless they are dilated.
+    let runs = if axes[1].dilation == 1 { Runs { count: kh, length: kw * c } } else { Runs { count: kh * kw, length: c } };
+    let range = Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest };
+    let (x, filter, operands) = (x.slice::<i8>(), filter.slice::<i8>(), [call.input(2)?.slice(), call.input(3)?.slice()]);
+    let result = call.output()?.slice_mut::<i8>();
+    scratch::with(co.next_multiple_of(LINE) * runs.steps(), |packed: &mut [i32]| {
+        let bias = 128 + input_zero_point;
+        with_channels(operands, range, |channels| {
+            set.run(Pack { filter: bytemuck::cast_slice(filter), runs, bias, packed, starts: channels.starts });
+            let forward = Forward { x, axes, channels, of_pixel: [c, co], runs, packed, zero_point: input_zero_point };
+            let parallel = n * oh * ow * co * kh * kw * c > ALONE;
+            blocks(parallel, axes, co, axes[1].reach(ow) * c, result, |block| set.run((&forward, block)));
+        });
+    });
+    Ok(())
+}
+
+/// Stretches of a window, and of its filter, whose elements are neighbours.
+#[derive(Clone, Copy)]
+struct Runs {
+    count: usize,
+    length: usize,
+}
+
+impl Runs {
+    /// Number of groups of four elements in all runs.
+    fn steps(self) -> usize {
+        self.count * self.length.div_ceil(4)
+    }
+}
+
+/// Arranges the filters: for each vector of channels, four successive elements of each. Subtracts the sum of each
+/// filter, times `bias`, from the starts.
+struct Pack<'a> {
+    filter: &'a [u8],
+    runs: Runs,
+    bias: i32,
+    packed: &'a mut [i32],
+    starts: &'a mut [i32],
+}
+
+impl WithIntegers for Pack<'_> {
+    #[inline(always)]
+    fn with_integers<S: Integers>(self, simd: S) {
+        let Runs { count, length } = self.runs;
+        let (row, steps) = (count * length, length.div_ceil(4));
+        let panels = self.packed.chunks_exact_mut(self.runs.steps() * S::LANES).zip(self.starts.chunks_exact_mut(S::LANES));
+        for ((panel, starts), filters) in panels.zip(self.filter.chunks(S::LANES * row)) {
+            let mut sums = simd.splat(0);
+            for (run, panel) in panel.chunks_exact_mut(steps * S::LANES).enumerate() {
+                for (group, panel) in panel.chunks_mut(4 * S::LANES).enumerate() {
+                    let from = run * length + 16 * group;
+                    let width = 16.min(length - 16 * group);
+                    for (panel, vector) in panel.chunks_exact_mut(S::LANES).zip(columns(simd, filters, row, from, width)) {
+                        sums = simd.dot(sums, simd.splat(ONES), vector);
+                        simd.store(panel, vector);
+                    }
+                }
+            }
+            let sums = simd.mul(sums, simd.splat(self.bias));
+            simd.store(starts, simd.sub(simd.load(starts), sums));
+        }
+    }
+}
+
+/// Returns four columns of the rows of `filters`, each of four bytes. They begin at byte `from` of a row. Of 16 bytes, `width` are in the
+/// filters, and the others are 0.
+#[inline(always)]
+fn columns<S: Integers>(simd: S, filters: &[u8], row: usize, from: usize, width: usize) -> [S::Vector; 4] {
+    if width == 16 && filters.len() == S::LANES * row {
+        return simd.transpose(from_fn(|index| simd.load_rows(&filters[index * row + from..], row)));
+    }
+    let mut padded = [0; 16 * LINE];
+    for (to, filter) in padded.chunks_exact_mut(16).zip(filters.chunks_exact(row)) {
+        to[..width].copy_from_slice(&filter[from..][..width]);
+    }
+    simd.transpose(from_fn(|index| simd.load_rows(&padded[16 * index..], 16)))
+}
+
+/// Arguments of a convolution.
+struct Forward<'a> {
+    x: &'a [i8],
+    axes: [Axis; 2],
+    channels: &'a Channels<'a>,
+    /// Number of channels of x and of the result.
+    of_pixel: [usize; 2],
+    runs: Runs,
+    packed: &'a [i32],
+    zero_point: i32,
+}
+
+impl WithIntegers for (&Forward<'_>, Block<'_>) {
+    #[inline(always)]
+    fn with_integers<S: Integers>(self, simd: S) {
+        let (forward, Block { image, first, result }) = self;
+        let [down, across] = forward.axes;
+        let [c, co] = forward.of_pixel;
+        let rows = result.len() / (across.output * co);
+        with_field(forward.x, forward.axes, c, forward.zero_point, [image, first, rows], |field| {
+            scratch::with(rows * across.output, |places: &mut [i64]| {
+                for (row, places) in places.chunks_exact_mut(across.output).enumerate() {
+                    let first = row * down.stride * field.pitch;
+                    places.iter_mut().enumerate().for_each(|(at, place)| *place = (first + at * across.stride * c) as i64);
+                }
+                let mut first = 0;
+                while first < co {
+                    // As many sums as the registers can hold.
+                    match (S::LANES, co - first > S::LANES) {
+                        (16, true) => forward.tiles::<S, 8, 2>(simd, field, places, first, result),
+                        (16, false) => forward.tiles::<S, 12, 1>(simd, field, places, first, result),
+                        (_, true) => forward.tiles::<S, 3, 2>(simd, field, places, first, result),
+                        (_, false) => forward.tiles::<S, 4, 1>(simd, field, places, first, result),
+                    }
+                    first += if co - first > S::LANES { 2 * S::LANES } else { S::LANES };
+                }
+            });
+        });
+    }
+}
+
+impl Forward<'_> {
+    /// Computes `V` vectors of channels from channel `first` on, of `R` pixels at a time. `places` has the place of each pixel's window in
+    /// the field.
+    #[inline(always)]
+    fn tiles<S: Integers, const R: usize, const V: usize>(
+        &self,
+        simd: S,
+        field: Field<'_>,
+        places: &[i64],
+        first: usize,
+        result: &mut [i8],
+    ) {
+        let co = self.of_pixel[1];
+        let lanes: [_; V] = from_fn(|v| self.channels.lanes(simd, first + v * S::LANES));
+        let size = self.runs.steps() * S::LANES;
+        let panels: [&[i32]; V] = from_fn(|v| &self.packed[(first / S::LANES + v) * size..][..size]);
+        // The last tile overlaps with the one before it.
+        let last = places.len().saturating_sub(R);
+        for at in (0..places.len()).step_by(R) {
+            let pixels: [usize; R] = from_fn(|r| (at.min(last) + r).min(places.len() - 1));
+            let sums = self.sums(simd, field, pixels.map(|pixel| places[pixel] as usize), panels, lanes.map(|lanes| lanes.start));
+            for (pixel, sums) in pixels.into_iter().zip(sums) {
+                for (v, (lanes, sum)) in lanes.iter().zip(sums).enumerate() {
+                    let from = first + v * S::LANES;
+                    lanes.finish(simd, sum, &mut result[pixel * co + from..][..S::LANES.min(co - from)]);
+                }
+            }
+        }
+    }
+
+    /// Returns the sums of `R` windows for `V` vectors of channels.
+    #[inline(always)]
+    fn sums<S: Integers, const R: usize, const V: usize>(
+        &self,
+        simd: S,
+        field: Field<'_>,
+        places: [usize; R],
+        panels: [&[i32]; V],
+        starts: [S::Vector; V],
+    ) -> [[S::Vector; V]; R] {
+        let mut sums = [starts; R];
+        let steps = self.runs.length.div_ceil(4);
+        let ([down, across], c) = (self.axes, self.of_pixel[0]);
+        for run in 0..self.runs.count {
+            let (tap, column) = if self.runs.count == down.taps { (run, 0) } else { (run / across.taps, run % across.taps) };
+            let distance = tap * down.dilation * field.pitch + column * across.dilation * c;
+            let windows: [&[[u8; 4]]; R] = from_fn(|r| field.data[places[r] + distance..][..4 * steps].as_chunks().0);
+            let windows: [&[[u8; 4]]; R] = windows.map(|window| &window[..steps]);
+            let panels: [&[i32]; V] = panels.map(|panel| &panel[run * steps * S::LANES..][..steps * S::LANES]);
+            for step in 0..steps {
+                let filters: [S::Vector; V] = from_fn(|v| simd.load(&panels[v][step * S::LANES..]));
+                for (sums, window) in sums.iter_mut().zip(windows) {
+                    let x = simd.splat(i32::from_ne_bytes(window[step]));
+                    for (sum, filter) in sums.iter_mut().zip(filters) {
+                        *sum = simd.dot(*sum, x, filter);
+                    }
+                }
+            }
+        }
+        sums
+    }
+}

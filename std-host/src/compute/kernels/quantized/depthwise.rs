@@ -1,0 +1,160 @@
+//! Depthwise convolution. A vector has four elements of a row of the window for each of some channels. It meets those of the filter.
+
+use super::super::scratch;
+use super::super::window::{Axis, axes, dims4};
+use super::channels::{Channels, Range, with_channels};
+use super::field::{Block, blocks, with_field};
+use super::{LINE, ONES, portable};
+use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
+use gradlet_core::Result;
+use gradlet_core::custom_op::Call;
+use gradlet_core::ops::quantized_depthwise_conv2d::{Attributes, I8};
+
+/// Number of multiplications below which one thread is faster than several.
+const ALONE: usize = 1 << 18;
+/// Number of pixels that are computed together.
+const TILE: usize = 8;
+
+/// Runs the kernel with the instructions of `set`.
+pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()> {
+    let Attributes { window, input_zero_point, output } = call.attributes()?;
+    let (x, filter) = (call.input(0)?, call.input(1)?);
+    let ([n, h, w, c], [_, kh, kw, co]) = (dims4(x.dims())?, dims4(filter.dims())?);
+    let [_, oh, ow, _] = dims4(call.output()?.dims())?;
+    let Some(set) = set.filter(|_| co == c && n * h * w * oh * ow * c > 0) else { return portable(call, &I8) };
+    let axes = axes(&window, [h, w], [kh, kw], [oh, ow]);
+    let range = Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest };
+    let (x, filter, operands) = (x.slice::<i8>(), filter.slice::<i8>(), [call.input(2)?.slice(), call.input(3)?.slice()]);
+    let result = call.output()?.slice_mut::<i8>();
+    let taps = [kh, kw];
+    scratch::with(c.next_multiple_of(LINE) * kh * kw.div_ceil(4), |packed: &mut [i32]| {
+        with_channels(operands, range, |channels| {
+            let filter = bytemuck::cast_slice(filter);
+            set.run(Pack { filter, taps, channels: c, bias: 128 + input_zero_point, packed, starts: channels.starts });
+            let forward = Forward { x, axes, channels, of_pixel: c, packed, zero_point: input_zero_point };
+            let parallel = n * oh * ow * c * kh * kw > ALONE;
+            // The vectors of a block of channels take four bytes for each byte of the result.
+            let row = (axes[1].reach(ow) * c).max(ow * kw.div_ceil(4) * 4 * LINE);
+            blocks(parallel, axes, c, row, result, |block| set.run((&forward, block)));
+        });
+    });
+    Ok(())
+}
+
+/// Arranges the filters: for each vector of channels, four taps of a row. Subtracts the sum of each filter, times `bias`, from the starts.
+struct Pack<'a> {
+    filter: &'a [u8],
+    taps: [usize; 2],
+    channels: usize,
+    bias: i32,
+    packed: &'a mut [i32],
+    starts: &'a mut [i32],
+}
+
+impl WithIntegers for Pack<'_> {
+    #[inline(always)]
+    fn with_integers<S: Integers>(self, simd: S) {
+        let ([kh, kw], c) = (self.taps, self.channels);
+        // The last vector reads more channels than there are.
+        scratch::with(self.filter.len() + LINE, |filter: &mut [u8]| {
+            filter[..self.filter.len()].copy_from_slice(self.filter);
+            let panels = self.packed.chunks_exact_mut(kh * kw.div_ceil(4) * S::LANES).zip(self.starts.chunks_exact_mut(S::LANES));
+            for (first, (panel, starts)) in (0..c).step_by(S::LANES).zip(panels) {
+                let mut sums = simd.splat(0);
+                for (index, vector) in panel.chunks_exact_mut(S::LANES).enumerate() {
+                    let (tap, column) = (index / kw.div_ceil(4), index % kw.div_ceil(4) * 4);
+                    let count = 4.min(kw - column);
+                    let filters = four(simd, filter, (tap * kw + column) * c + first, c, count);
+                    sums = simd.dot(sums, simd.splat(ONES), filters);
+                    simd.store(vector, filters);
+                }
+                let sums = simd.mul(sums, simd.splat(self.bias));
+                simd.store(starts, simd.sub(simd.load(starts), sums));
+            }
+        });
+    }
+}
+
+/// Returns `count` bytes for each element, `distance` apart. The first byte of the first element is at `at`. The others are 0.
+#[inline(always)]
+fn four<S: Integers>(simd: S, from: &[u8], at: usize, distance: usize, count: usize) -> S::Vector {
+    (1..count).fold(simd.widen(&from[at..]), |bytes, index| {
+        simd.or(bytes, simd.left(simd.widen(&from[at + index * distance..]), simd.splat(8 * index as i32)))
+    })
+}
+
+/// Arguments of a depthwise convolution.
+struct Forward<'a> {
+    x: &'a [i8],
+    axes: [Axis; 2],
+    channels: &'a Channels<'a>,
+    of_pixel: usize,
+    packed: &'a [i32],
+    zero_point: i32,
+}
+
+impl WithIntegers for (&Forward<'_>, Block<'_>) {
+    #[inline(always)]
+    fn with_integers<S: Integers>(self, simd: S) {
+        let (forward, Block { image, first, result }) = self;
+        let (axes @ [down, across], c) = (forward.axes, forward.of_pixel);
+        let groups = across.taps.div_ceil(4);
+        let rows = result.len() / (across.output * c);
+        with_field(forward.x, axes, c, forward.zero_point, [image, first, rows], |field| {
+            // The last tile reads more pixels than there are.
+            scratch::with((field.rows * groups * across.output + TILE) * S::LANES, |vectors: &mut [i32]| {
+                for first in (0..c).step_by(S::LANES) {
+                    for (index, vectors) in vectors.chunks_exact_mut(across.output * S::LANES).take(field.rows * groups).enumerate() {
+                        let (row, column) = (index / groups, index % groups * 4);
+                        let from = &field.data[row * field.pitch + column * across.dilation * c + first..];
+                        let steps = [across.stride * c, across.dilation * c];
+                        match across.taps - column {
+                            1 => arrange::<S, 1>(simd, from, steps, vectors),
+                            2 => arrange::<S, 2>(simd, from, steps, vectors),
+                            3 => arrange::<S, 3>(simd, from, steps, vectors),
+                            _ => arrange::<S, 4>(simd, from, steps, vectors),
+                        }
+                    }
+                    forward.products(simd, vectors, first, down.dilation * groups, result);
+                }
+            });
+        });
+    }
+}
+
+/// Writes the vectors of a row of pixels: `N` bytes for each channel. `steps` are the distances between pixels and between bytes.
+#[inline(always)]
+fn arrange<S: Integers, const N: usize>(simd: S, from: &[u8], [pixel, byte]: [usize; 2], to: &mut [i32]) {
+    for (index, to) in to.chunks_exact_mut(S::LANES).enumerate() {
+        simd.store(to, four(simd, from, index * pixel, byte, N));
+    }
+}
+
+impl Forward<'_> {
+    /// Computes a vector of channels from channel `first` on. `vectors` has those of the block's rows; `tap` of them separate two taps.
+    #[inline(always)]
+    fn products<S: Integers>(&self, simd: S, vectors: &[i32], first: usize, tap: usize, result: &mut [i8]) {
+        let ([down, across], c) = (self.axes, self.of_pixel);
+        let groups = across.taps.div_ceil(4);
+        let lanes = self.channels.lanes(simd, first);
+        let size = down.taps * groups * S::LANES;
+        let filters = &self.packed[first / S::LANES * size..][..size];
+        let channels = S::LANES.min(c - first);
+        for (row, result) in result.chunks_exact_mut(across.output * c).enumerate() {
+            for (at, result) in (0..across.output).step_by(TILE).zip(result.chunks_mut(TILE * c)) {
+                let mut sums = [lanes.start; TILE];
+                for (index, filter) in filters.chunks_exact(S::LANES).enumerate() {
+                    let place = row * down.stride * groups + index / groups * tap + index % groups;
+                    let vectors = &vectors[(place * across.output + at) * S::LANES..][..TILE * S::LANES];
+                    let filter = simd.load(filter);
+                    for (sum, x) in sums.iter_mut().zip(vectors.chunks_exact(S::LANES)) {
+                        *sum = simd.dot(*sum, simd.load(x), filter);
+                    }
+                }
+                for (sum, y) in sums.into_iter().zip(result.chunks_exact_mut(c)) {
+                    lanes.finish(simd, sum, &mut y[first..first + channels]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+use super::super::testing::{Random, Value, same};
+use super::*;
+use crate::compute::kernels::conv2d::tests::attributes;
+use crate::compute::team::Team;
+use gradlet_core::Result;
+use gradlet_core::custom_op::Call;
+
+/// Returns bytes of all values.
+fn bytes(random: &mut Random, dims: &[u32]) -> Value {
+    let mut value = Value::zeros(DType::I8, dims);
+    value.bytes_mut().iter_mut().for_each(|byte| *byte = random.between(0, 255) as u8);
+    value
+}
+
+fn integers(dims: &[u32], mut integer: impl FnMut() -> i32) -> Value {
+    let mut value = Value::zeros(DType::I32, dims);
+    value.bytes_mut().chunks_exact_mut(4).for_each(|bytes| bytes.copy_from_slice(&integer().to_ne_bytes()));
+    value
+}
+
+/// Returns a multiplier. Some are very small or large, and some not valid.
+fn multiplier(random: &mut Random) -> [i32; 2] {
+    let usual = random.between(0, 3) > 0;
+    let exponent = if usual { -(random.between(0, 14) as i32) } else { random.between(0, 63) as i32 - 32 };
+    [[(1 << 30) | random.between(0, 1 << 30) as i32 & i32::MAX, 0, i32::MAX, -1][random.between(0, 9).saturating_sub(6) as usize], exponent]
+}
+
+/// Returns a bias and multipliers for `channels` channels: one for each, or one for all.
+fn operands(random: &mut Random, channels: u32) -> [Value; 2] {
+    let wide = random.between(0, 3) == 0;
+    let bias = integers(&[channels], || random.between(0, u32::MAX - 1) as i32 >> if wide { 0 } else { 14 });
+    let rows = if random.between(0, 3) == 0 { 1 } else { channels };
+    let mut pairs = (0..rows).flat_map(|_| multiplier(random)).collect::<Vec<i32>>().into_iter();
+    [bias, integers(&[rows, 2], || pairs.next().unwrap())]
+}
+
+/// Returns the words of a zero point and of a range.
+fn range(random: &mut Random) -> [u32; 3] {
+    let mut byte = || random.between(0, 255) as i32 - 128;
+    let [zero_point, a, b] = [byte(), byte(), byte()];
+    let whole = random.between(0, 1) == 0;
+    [zero_point, if whole { -128 } else { a.min(b) }, if whole { 127 } else { a.max(b) }].map(|word| word as u32)
+}
+
+fn zero_point(random: &mut Random) -> u32 {
+    (random.between(0, 255) as i32 - 128) as u32
+}
+
+type Run = fn(&mut Call<'_, '_>, Option<IntegerSet>) -> Result<()>;
+
+/// A kernel with each of the first two sets of this machine, and without a set.
+macro_rules! kernels {
+    ($portable:expr, $run:path) => {{
+        const RUN: Run = $run;
+        let of = |run| Kernel { run, ..Kernel { def: $portable.def, dtype: DType::I8, run } };
+        [
+            of(|call: &mut Call<'_, '_>| RUN(call, IntegerSet::all().next())),
+            of(|call: &mut Call<'_, '_>| RUN(call, IntegerSet::all().nth(1))),
+            of(|call: &mut Call<'_, '_>| RUN(call, None)),
+        ]
+    }};
+}
+
+/// Compares kernels with the portable one, on one thread and on three. Returns false if the op rejects the inputs.
+fn all_same(kernels: &[Kernel], portable: &Kernel, words: &[u32], inputs: &[&Value]) -> bool {
+    let threads = [1, 3].map(Team::new);
+    kernels.iter().all(|kernel| threads.iter().all(|team| team.during(|| same(kernel, portable, words, inputs))))
+}
+
+#[test]
+fn convolutions_as_the_portable_kernel() {
+    let kernels = kernels!(quantized_conv2d::I8, conv2d::run);
+    let mut tried = 0;
+    for seed in 0..300 {
+        let random = &mut Random::new(seed);
+        let large = seed % 50 == 0;
+        let words = [&attributes(random)[..], &[zero_point(random)], &range(random)].concat();
+        let [kh, kw] = [random.between(1, 4), random.between(1, 4)];
+        let (c, co) = (random.between(0, 20).min(random.between(1, 40)), random.between(1, 70));
+        let (c, co) = if seed % 3 == 0 { (c * 8, co.next_multiple_of(16)) } else { (c, co) };
+        let groups = if seed % 40 == 3 { 2 } else { 1 };
+        let side = if large { 40 } else { 1 };
+        let x = [random.between(0, 3), side + random.between(0, 11), side + random.between(0, 20), c * groups];
+        let (x, filter) = (bytes(random, &x), bytes(random, &[co * groups, kh, kw, c]));
+        let [bias, multipliers] = operands(random, co * groups);
+        tried += usize::from(all_same(&kernels, &quantized_conv2d::I8, &words, &[&x, &filter, &bias, &multipliers]));
+    }
+    assert!(tried > 150, "{tried}");
+}
+
+#[test]
+fn depthwise_convolutions_as_the_portable_kernel() {
+    let kernels = kernels!(quantized_depthwise_conv2d::I8, depthwise::run);
+    let mut tried = 0;
+    for seed in 0..300 {
+        let random = &mut Random::new(seed);
+        let words = [&attributes(random)[..], &[zero_point(random)], &range(random)].concat();
+        let [kh, kw] = [random.between(1, 4), random.between(1, 9)];
+        let (c, multiplier) = (random.between(0, 70), 1 + u32::from(seed % 8 == 0));
+        let side = if seed % 50 == 0 { 40 } else { 1 };
+        let x = [random.between(0, 3), side + random.between(0, 11), side + random.between(0, 20), c];
+        let (x, filter) = (bytes(random, &x), bytes(random, &[1, kh, kw, c * multiplier]));
+        let [bias, multipliers] = operands(random, c * multiplier);
+        tried += usize::from(all_same(&kernels, &quantized_depthwise_conv2d::I8, &words, &[&x, &filter, &bias, &multipliers]));
+    }
+    assert!(tried > 150, "{tried}");
+}
+
+#[test]
+fn dense_layers_as_the_portable_kernel() {
+    let kernels = kernels!(quantized_dense::I8, dense::run);
+    for seed in 0..300 {
+        let random = &mut Random::new(seed);
+        let large = seed % 30 == 0;
+        let mut dim = |most: u32| random.between(u32::from(large), if large { 300 } else { most });
+        let [m, n, k] = [dim(5), dim(40), dim(200)];
+        let words = [&[zero_point(random), random.between(1, 2)][..], &range(random)].concat();
+        let (x, filter) = (bytes(random, &[m, k]), bytes(random, &[n, k]));
+        let [bias, multipliers] = operands(random, n);
+        assert!(all_same(&kernels, &quantized_dense::I8, &words, &[&x, &filter, &bias, &multipliers]));
+    }
+}
+
+#[test]
+fn sums_as_the_portable_kernel() {
+    let kernels = kernels!(quantized_add::I8, add::run);
+    let mut tried = 0;
+    for seed in 0..200 {
+        let random = &mut Random::new(seed);
+        let dims = [random.between(0, 3), random.between(1, if seed % 20 == 0 { 30_000 } else { 70 })];
+        let other = if seed % 10 == 1 { vec![dims[1]] } else { dims.to_vec() };
+        let zero_points = [zero_point(random), zero_point(random)];
+        let multipliers = [(); 3].map(|()| multiplier(random).map(|word| word as u32)).concat();
+        let words = [&zero_points[..], &range(random), &multipliers, &[random.between(0, 1)]].concat();
+        let (a, b) = (bytes(random, &dims), bytes(random, &other));
+        tried += usize::from(all_same(&kernels, &quantized_add::I8, &words, &[&a, &b]));
+    }
+    assert!(tried > 80, "{tried}");
+}

@@ -1,0 +1,119 @@
+//! Vectors of i32 and of bytes, for quantised ops. Only instruction sets with fast products of bytes have them.
+
+#[cfg(target_arch = "x86_64")]
+use super::x86_integers::{Avx2, Vnni};
+
+/// Token of an instruction set for integers.
+pub trait Integers: Copy {
+    /// A vector of [`Integers::LANES`] numbers of i32, or of four times as many bytes.
+    type Vector: Copy;
+
+    /// Number of elements of a vector.
+    const LANES: usize;
+
+    /// Returns a vector whose elements are all `value`.
+    fn splat(self, value: i32) -> Self::Vector;
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Returns the product, of which the upper half is lost.
+    fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn or(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Returns the smaller elements.
+    fn least(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Returns the greater elements.
+    fn greatest(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Shifts each element to the left.
+    fn left(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
+    /// Shifts each element to the right, as a number without a sign.
+    fn right(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
+    /// Adds the products of four bytes without a sign and four with a sign to each element.
+    fn dot(self, sum: Self::Vector, unsigned: Self::Vector, signed: Self::Vector) -> Self::Vector;
+    /// Returns the product with a real number, rounded to 31 bits after the point, and then to an integer. Ties of the first rounding go
+    /// up, and ties of the second away from zero.
+    fn scale(self, x: Self::Vector, scale: &Scale<Self::Vector>) -> Self::Vector;
+    /// Transposes blocks of four by four elements: element `4 · b + i` of vector j becomes element `4 · b + j` of vector i.
+    fn transpose(self, vectors: [Self::Vector; 4]) -> [Self::Vector; 4];
+
+    /// Loads the first elements of `from`. Panics if they do not fill the vector.
+    fn load(self, from: &[i32]) -> Self::Vector;
+    /// Stores `vector` in the first elements of `to`. Panics if `to` is shorter.
+    fn store(self, to: &mut [i32], vector: Self::Vector);
+    /// Loads the first bytes of `from`. Panics if they do not fill the vector.
+    fn load_bytes(self, from: &[u8]) -> Self::Vector;
+    /// Loads 16 bytes of every fourth row of `from`, whose length is `row`. Panics if there are too few.
+    fn load_rows(self, from: &[u8], row: usize) -> Self::Vector;
+    /// Loads a byte for each element, without its sign. Panics if there are too few.
+    fn widen(self, from: &[u8]) -> Self::Vector;
+    /// Loads a byte for each element, with its sign. Panics if there are too few.
+    fn widen_signed(self, from: &[i8]) -> Self::Vector;
+    /// Stores the lower byte of each element, which must be between -128 and 127. Panics if `to` is shorter.
+    fn narrow(self, to: &mut [i8], vector: Self::Vector);
+}
+
+/// Fixed-point numbers with which elements are multiplied.
+#[derive(Clone, Copy)]
+pub struct Scale<V> {
+    pub value: V,
+    /// Number of bits by which elements are shifted to the left before the product.
+    pub left: V,
+    /// Number of bits by which the product is shifted to the right.
+    pub right: V,
+    /// The bits that the shift to the right loses.
+    pub lost: V,
+    /// Half of `lost`.
+    pub half: V,
+}
+
+impl<V: Copy> Scale<V> {
+    /// Creates the numbers `value / 2³¹ · 2^exponent`. `value` is not negative, and `exponent` between -31 and 30.
+    #[inline(always)]
+    pub fn new<S: Integers<Vector = V>>(simd: S, value: V, exponent: V) -> Scale<V> {
+        let (zero, one) = (simd.splat(0), simd.splat(1));
+        let right = simd.greatest(simd.sub(zero, exponent), zero);
+        let lost = simd.sub(simd.left(one, right), one);
+        Scale { value, left: simd.greatest(exponent, zero), right, lost, half: simd.right(lost, one) }
+    }
+}
+
+/// Work on integers that is compiled for each instruction set.
+pub trait WithIntegers {
+    /// Does the work. An implementation is `#[inline(always)]`, because only inlined code is compiled with the instructions.
+    fn with_integers<S: Integers>(self, simd: S);
+}
+
+/// An instruction set for integers.
+#[derive(Clone, Copy)]
+pub enum IntegerSet {
+    #[cfg(target_arch = "x86_64")]
+    Vnni(Vnni),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+}
+
+impl IntegerSet {
+    /// Returns the sets of this machine, the best one first.
+    pub fn all() -> impl Iterator<Item = IntegerSet> {
+        #[cfg(target_arch = "x86_64")]
+        return [Vnni::detect().map(IntegerSet::Vnni), Avx2::detect().map(IntegerSet::Avx2)].into_iter().flatten();
+        #[cfg(not(target_arch = "x86_64"))]
+        std::iter::empty()
+    }
+
+    /// Returns the best set of this machine, if it has any.
+    pub fn best() -> Option<IntegerSet> {
+        IntegerSet::all().next()
+    }
+
+    /// Runs `work` with the instructions of this set.
+    #[inline(always)]
+    pub fn run<W: WithIntegers>(self, work: W) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            IntegerSet::Vnni(simd) => simd.vectorize(work),
+            #[cfg(target_arch = "x86_64")]
+            IntegerSet::Avx2(simd) => simd.vectorize(work),
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        drop(work);
+    }
+}
