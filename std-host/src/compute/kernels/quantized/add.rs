@@ -50,18 +50,27 @@ impl WithIntegers for Add<'_> {
         let mut chunks = self.result.chunks_exact_mut(S::LANES);
         let mut at = 0;
         for result in &mut chunks {
-            let [a, b] = [a, b].map(|term| simd.widen_signed(term.map_or(&*result, |term| &term[at..])));
+            let (a, b) = (simd.widen_signed(of(a, result, at)), simd.widen_signed(of(b, result, at)));
             simd.narrow(result, numbers.element(simd, a, b));
             at += S::LANES;
         }
         let rest = chunks.into_remainder();
         let mut padded = [[0; LINE]; 2];
         for (padded, term) in padded.iter_mut().zip([a, b]) {
-            padded[..rest.len()].copy_from_slice(term.map_or(&*rest, |term| &term[at..]));
+            padded[..rest.len()].copy_from_slice(of(term, rest, at));
         }
         let [a, b] = [simd.widen_signed(&padded[0]), simd.widen_signed(&padded[1])];
         simd.narrow(&mut padded[0], numbers.element(simd, a, b));
         rest.copy_from_slice(&padded[0][..rest.len()]);
+    }
+}
+
+/// Returns the elements of a term from `at` on, where `result` begins.
+#[inline(always)]
+fn of<'a>(term: Option<&'a [i8]>, result: &'a [i8], at: usize) -> &'a [i8] {
+    match term {
+        Some(term) => &term[at..],
+        None => result,
     }
 }
 

@@ -4,13 +4,12 @@
 use super::super::scratch;
 use super::super::window::{Axis, axes, dims4};
 use super::channels::{Channels, Range, with_channels};
-use super::field::{Block, Field, blocks, with_field};
+use super::field::{Block, Field, blocks};
 use super::{LINE, ONES, portable};
 use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use gradlet_core::Result;
 use gradlet_core::custom_op::Call;
 use gradlet_core::ops::quantized_conv2d::{Attributes, I8};
-use std::array::from_fn;
 
 /// Number of multiplications below which one thread is faster than several.
 const ALONE: usize = 1 << 21;
@@ -34,7 +33,9 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
             set.run(Pack { filter: bytemuck::cast_slice(filter), runs, bias, packed, starts: channels.starts });
             let forward = Forward { x, axes, channels, of_pixel: [c, co], runs, packed, zero_point: input_zero_point };
             let parallel = n * oh * ow * co * kh * kw * c > ALONE;
-            blocks(parallel, axes, co, axes[1].reach(ow) * c, result, |block| set.run((&forward, block)));
+            blocks(parallel, axes, [c, co], axes[1].reach(ow) * c, result, |block, bytes| {
+                scratch::with(block.result.len() / co, |places| set.run(Part { forward: &forward, block, bytes, places }));
+            });
         });
     });
     Ok(())
@@ -93,13 +94,21 @@ impl WithIntegers for Pack<'_> {
 #[inline(always)]
 fn columns<S: Integers>(simd: S, filters: &[u8], row: usize, from: usize, width: usize) -> [S::Vector; 4] {
     if width == 16 && filters.len() == S::LANES * row {
-        return simd.transpose(from_fn(|index| simd.load_rows(&filters[index * row + from..], row)));
+        return rows(simd, &filters[from..], row);
     }
     let mut padded = [0; 16 * LINE];
     for (to, filter) in padded.chunks_exact_mut(16).zip(filters.chunks_exact(row)) {
         to[..width].copy_from_slice(&filter[from..][..width]);
     }
-    simd.transpose(from_fn(|index| simd.load_rows(&padded[16 * index..], 16)))
+    rows(simd, &padded, 16)
+}
+
+/// Returns the transposed first 16 bytes of each row.
+#[inline(always)]
+fn rows<S: Integers>(simd: S, from: &[u8], row: usize) -> [S::Vector; 4] {
+    let (a, b) = (simd.load_rows(from, row), simd.load_rows(&from[row..], row));
+    let (c, d) = (simd.load_rows(&from[2 * row..], row), simd.load_rows(&from[3 * row..], row));
+    simd.transpose([a, b, c, d])
 }
 
 /// Arguments of a convolution.
@@ -114,32 +123,38 @@ struct Forward<'a> {
     zero_point: i32,
 }
 
-impl WithIntegers for (&Forward<'_>, Block<'_>) {
+/// A block of a convolution's result, with memory for its field and for the places of its windows.
+struct Part<'a, 'b> {
+    forward: &'a Forward<'a>,
+    block: Block<'b>,
+    bytes: &'a mut [u8],
+    places: &'a mut [i64],
+}
+
+impl WithIntegers for Part<'_, '_> {
     #[inline(always)]
     fn with_integers<S: Integers>(self, simd: S) {
-        let (forward, Block { image, first, result }) = self;
+        let Part { forward, block: Block { image, first, result }, bytes, places } = self;
         let [down, across] = forward.axes;
         let [c, co] = forward.of_pixel;
-        let rows = result.len() / (across.output * co);
-        with_field(forward.x, forward.axes, c, forward.zero_point, [image, first, rows], |field| {
-            scratch::with(rows * across.output, |places: &mut [i64]| {
-                for (row, places) in places.chunks_exact_mut(across.output).enumerate() {
-                    let first = row * down.stride * field.pitch;
-                    places.iter_mut().enumerate().for_each(|(at, place)| *place = (first + at * across.stride * c) as i64);
-                }
-                let mut first = 0;
-                while first < co {
-                    // As many sums as the registers can hold.
-                    match (S::LANES, co - first > S::LANES) {
-                        (16, true) => forward.tiles::<S, 8, 2>(simd, field, places, first, result),
-                        (16, false) => forward.tiles::<S, 12, 1>(simd, field, places, first, result),
-                        (_, true) => forward.tiles::<S, 3, 2>(simd, field, places, first, result),
-                        (_, false) => forward.tiles::<S, 4, 1>(simd, field, places, first, result),
-                    }
-                    first += if co - first > S::LANES { 2 * S::LANES } else { S::LANES };
-                }
-            });
-        });
+        let count = result.len() / (across.output * co);
+        let field = Field::copied(forward.x, forward.axes, c, forward.zero_point, [image, first, count], bytes);
+        for (row, places) in places.chunks_exact_mut(across.output).enumerate() {
+            for (at, place) in places.iter_mut().enumerate() {
+                *place = (row * down.stride * field.pitch + at * across.stride * c) as i64;
+            }
+        }
+        let mut first = 0;
+        while first < co {
+            // As many sums as the registers can hold.
+            match (S::LANES, co - first > S::LANES) {
+                (16, true) => forward.tiles::<S, 8, 2>(simd, field, places, first, result),
+                (16, false) => forward.tiles::<S, 12, 1>(simd, field, places, first, result),
+                (_, true) => forward.tiles::<S, 3, 2>(simd, field, places, first, result),
+                (_, false) => forward.tiles::<S, 4, 1>(simd, field, places, first, result),
+            }
+            first += if co - first > S::LANES { 2 * S::LANES } else { S::LANES };
+        }
     }
 }
 
@@ -156,24 +171,32 @@ impl Forward<'_> {
         result: &mut [i8],
     ) {
         let co = self.of_pixel[1];
-        let lanes: [_; V] = from_fn(|v| self.channels.lanes(simd, first + v * S::LANES));
-        let size = self.runs.steps() * S::LANES;
-        let panels: [&[i32]; V] = from_fn(|v| &self.packed[(first / S::LANES + v) * size..][..size]);
+        let (mut lanes, size) = ([self.channels.lanes(simd, first); V], self.runs.steps() * S::LANES);
+        let (mut starts, mut panels) = ([lanes[0].start; V], [&[][..]; V]);
+        for v in 0..V {
+            lanes[v] = self.channels.lanes(simd, first + v * S::LANES);
+            starts[v] = lanes[v].start;
+            panels[v] = &self.packed[(first / S::LANES + v) * size..][..size];
+        }
         // The last tile overlaps with the one before it.
         let last = places.len().saturating_sub(R);
         for at in (0..places.len()).step_by(R) {
-            let pixels: [usize; R] = from_fn(|r| (at.min(last) + r).min(places.len() - 1));
-            let sums = self.sums(simd, field, pixels.map(|pixel| places[pixel] as usize), panels, lanes.map(|lanes| lanes.start));
-            for (pixel, sums) in pixels.into_iter().zip(sums) {
-                for (v, (lanes, sum)) in lanes.iter().zip(sums).enumerate() {
+            let (mut pixels, mut windows) = ([0; R], [0; R]);
+            for r in 0..R {
+                pixels[r] = (at.min(last) + r).min(places.len() - 1);
+                windows[r] = places[pixels[r]] as usize;
+            }
+            let sums = self.sums(simd, field, windows, panels, starts);
+            for (pixel, sums) in pixels.iter().zip(&sums) {
+                for v in 0..V {
                     let from = first + v * S::LANES;
-                    lanes.finish(simd, sum, &mut result[pixel * co + from..][..S::LANES.min(co - from)]);
+                    lanes[v].finish(simd, sums[v], &mut result[pixel * co + from..][..S::LANES.min(co - from)]);
                 }
             }
         }
     }
 
-    /// Returns the sums of `R` windows for `V` vectors of channels.
+    /// Returns the sums of the windows at `places` for `V` vectors of channels.
     #[inline(always)]
     fn sums<S: Integers, const R: usize, const V: usize>(
         &self,
@@ -189,15 +212,22 @@ impl Forward<'_> {
         for run in 0..self.runs.count {
             let (tap, column) = if self.runs.count == down.taps { (run, 0) } else { (run / across.taps, run % across.taps) };
             let distance = tap * down.dilation * field.pitch + column * across.dilation * c;
-            let windows: [&[[u8; 4]]; R] = from_fn(|r| field.data[places[r] + distance..][..4 * steps].as_chunks().0);
-            let windows: [&[[u8; 4]]; R] = windows.map(|window| &window[..steps]);
-            let panels: [&[i32]; V] = panels.map(|panel| &panel[run * steps * S::LANES..][..steps * S::LANES]);
+            let (mut windows, mut filters) = ([&[][..]; R], panels);
+            for r in 0..R {
+                windows[r] = &field.data[places[r] + distance..][..4 * steps].as_chunks::<4>().0[..steps];
+            }
+            for filters in &mut filters {
+                *filters = &filters[run * steps * S::LANES..][..steps * S::LANES];
+            }
+            let mut filter = starts;
             for step in 0..steps {
-                let filters: [S::Vector; V] = from_fn(|v| simd.load(&panels[v][step * S::LANES..]));
-                for (sums, window) in sums.iter_mut().zip(windows) {
-                    let x = simd.splat(i32::from_ne_bytes(window[step]));
-                    for (sum, filter) in sums.iter_mut().zip(filters) {
-                        *sum = simd.dot(*sum, x, filter);
+                for v in 0..V {
+                    filter[v] = simd.load(&filters[v][step * S::LANES..]);
+                }
+                for r in 0..R {
+                    let x = simd.splat(i32::from_ne_bytes(windows[r][step]));
+                    for v in 0..V {
+                        sums[r][v] = simd.dot(sums[r][v], x, filter[v]);
                     }
                 }
             }

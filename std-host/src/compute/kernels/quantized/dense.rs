@@ -35,7 +35,9 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
         let channels = if parallel { n.div_ceil(4 * team::threads()) } else { n };
         scratch::with(result.len(), |columns: &mut [i8]| {
             let parts = columns.chunks_mut(channels * (x.len() / k).max(1)).enumerate();
-            team::each(parallel, parts, |(index, columns)| set.run(Part { dense: &dense, first: index * channels, columns }));
+            team::each(parallel, parts, |(index, columns)| {
+                scratch::with(padded, |row| set.run(Part { dense: &dense, first: index * channels, columns, row }));
+            });
             for (channel, column) in columns.chunks_exact((x.len() / k).max(1)).enumerate() {
                 result.iter_mut().skip(channel).step_by(n).zip(column).for_each(|(to, &from)| *to = from);
             }
@@ -64,25 +66,25 @@ struct Part<'a, 'r> {
     dense: &'a Dense<'a>,
     first: usize,
     columns: &'r mut [i8],
+    /// Memory for a padded filter.
+    row: &'r mut [u8],
 }
 
 impl WithIntegers for Part<'_, '_> {
     #[inline(always)]
     fn with_integers<S: Integers>(self, simd: S) {
         let Dense { lines, padded, filter, k, bias, multipliers, zero_point, once, range } = *self.dense;
-        scratch::with(padded, |row: &mut [u8]| {
-            row[k..].fill(0);
-            let columns = self.columns.chunks_exact_mut((lines.len() / padded).max(1));
-            for (channel, column) in (self.first..).zip(columns) {
-                row[..k].copy_from_slice(bytemuck::cast_slice(&filter[channel * k..][..k]));
-                let start = bias[channel].wrapping_sub((128 + zero_point).wrapping_mul(sum(simd, None, row)));
-                let multiplier = multiplier(multipliers, channel);
-                for (y, line) in column.iter_mut().zip(lines.chunks_exact(padded)) {
-                    let sum = start.wrapping_add(sum(simd, Some(line), row));
-                    *y = range.element(if once { multiplied_once(sum, multiplier) } else { multiplied_twice(sum, multiplier) });
-                }
+        let row = self.row;
+        row[k..].fill(0);
+        for (channel, column) in (self.first..).zip(self.columns.chunks_exact_mut((lines.len() / padded).max(1))) {
+            row[..k].copy_from_slice(bytemuck::cast_slice(&filter[channel * k..][..k]));
+            let start = bias[channel].wrapping_sub((128 + zero_point).wrapping_mul(sum(simd, None, row)));
+            let multiplier = multiplier(multipliers, channel);
+            for (y, line) in column.iter_mut().zip(lines.chunks_exact(padded)) {
+                let sum = start.wrapping_add(sum(simd, Some(line), row));
+                *y = range.element(if once { multiplied_once(sum, multiplier) } else { multiplied_twice(sum, multiplier) });
             }
-        });
+        }
     }
 }
 
@@ -91,12 +93,15 @@ impl WithIntegers for Part<'_, '_> {
 fn sum<S: Integers>(simd: S, line: Option<&[u8]>, row: &[u8]) -> i32 {
     let mut sums = simd.splat(0);
     for (index, row) in row.chunks_exact(4 * S::LANES).enumerate() {
-        let x = line.map_or(simd.splat(ONES), |line| simd.load_bytes(&line[index * 4 * S::LANES..]));
+        let x = match line {
+            Some(line) => simd.load_bytes(&line[index * 4 * S::LANES..]),
+            None => simd.splat(ONES),
+        };
         sums = simd.dot(sums, x, simd.load_bytes(row));
     }
     let mut elements = [0; LINE];
     simd.store(&mut elements, sums);
-    elements.into_iter().fold(0, i32::wrapping_add)
+    elements.iter().fold(0, |sum, &element| sum.wrapping_add(element))
 }
 
 /// Returns the product, rounded to an integer. Ties go away from zero.

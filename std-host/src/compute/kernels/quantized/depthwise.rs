@@ -3,7 +3,7 @@
 use super::super::scratch;
 use super::super::window::{Axis, axes, dims4};
 use super::channels::{Channels, Range, with_channels};
-use super::field::{Block, blocks, with_field};
+use super::field::{Block, Field, blocks};
 use super::{LINE, ONES, portable};
 use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use gradlet_core::Result;
@@ -29,13 +29,21 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
     let taps = [kh, kw];
     scratch::with(c.next_multiple_of(LINE) * kh * kw.div_ceil(4), |packed: &mut [i32]| {
         with_channels(operands, range, |channels| {
-            let filter = bytemuck::cast_slice(filter);
-            set.run(Pack { filter, taps, channels: c, bias: 128 + input_zero_point, packed, starts: channels.starts });
+            // The last vector reads more channels than there are.
+            scratch::with(filter.len() + LINE, |padded: &mut [u8]| {
+                padded[..filter.len()].copy_from_slice(bytemuck::cast_slice(filter));
+                let bias = 128 + input_zero_point;
+                set.run(Pack { filter: padded, taps, channels: c, bias, packed: &mut *packed, starts: channels.starts });
+            });
             let forward = Forward { x, axes, channels, of_pixel: c, packed, zero_point: input_zero_point };
             let parallel = n * oh * ow * c * kh * kw > ALONE;
             // The vectors of a block of channels take four bytes for each byte of the result.
             let row = (axes[1].reach(ow) * c).max(ow * kw.div_ceil(4) * 4 * LINE);
-            blocks(parallel, axes, c, row, result, |block| set.run((&forward, block)));
+            blocks(parallel, axes, [c, c], row, result, |block, bytes| {
+                // The last tile reads more pixels than there are.
+                let vectors = axes[0].reach(block.result.len() / (ow * c)) * kw.div_ceil(4) * ow + TILE;
+                scratch::with(vectors * LINE, |vectors| set.run(Part { forward: &forward, block, bytes, vectors }));
+            });
         });
     });
     Ok(())
@@ -55,32 +63,30 @@ impl WithIntegers for Pack<'_> {
     #[inline(always)]
     fn with_integers<S: Integers>(self, simd: S) {
         let ([kh, kw], c) = (self.taps, self.channels);
-        // The last vector reads more channels than there are.
-        scratch::with(self.filter.len() + LINE, |filter: &mut [u8]| {
-            filter[..self.filter.len()].copy_from_slice(self.filter);
-            let panels = self.packed.chunks_exact_mut(kh * kw.div_ceil(4) * S::LANES).zip(self.starts.chunks_exact_mut(S::LANES));
-            for (first, (panel, starts)) in (0..c).step_by(S::LANES).zip(panels) {
-                let mut sums = simd.splat(0);
-                for (index, vector) in panel.chunks_exact_mut(S::LANES).enumerate() {
-                    let (tap, column) = (index / kw.div_ceil(4), index % kw.div_ceil(4) * 4);
-                    let count = 4.min(kw - column);
-                    let filters = four(simd, filter, (tap * kw + column) * c + first, c, count);
-                    sums = simd.dot(sums, simd.splat(ONES), filters);
-                    simd.store(vector, filters);
-                }
-                let sums = simd.mul(sums, simd.splat(self.bias));
-                simd.store(starts, simd.sub(simd.load(starts), sums));
+        let panels = self.packed.chunks_exact_mut(kh * kw.div_ceil(4) * S::LANES).zip(self.starts.chunks_exact_mut(S::LANES));
+        for ((panel, starts), first) in panels.zip((0..c).step_by(S::LANES)) {
+            let mut sums = simd.splat(0);
+            for (index, vector) in panel.chunks_exact_mut(S::LANES).enumerate() {
+                let (tap, column) = (index / kw.div_ceil(4), index % kw.div_ceil(4) * 4);
+                let count = 4.min(kw - column);
+                let filters = four(simd, self.filter, (tap * kw + column) * c + first, c, count);
+                sums = simd.dot(sums, simd.splat(ONES), filters);
+                simd.store(vector, filters);
             }
-        });
+            let sums = simd.mul(sums, simd.splat(self.bias));
+            simd.store(starts, simd.sub(simd.load(starts), sums));
+        }
     }
 }
 
 /// Returns `count` bytes for each element, `distance` apart. The first byte of the first element is at `at`. The others are 0.
 #[inline(always)]
 fn four<S: Integers>(simd: S, from: &[u8], at: usize, distance: usize, count: usize) -> S::Vector {
-    (1..count).fold(simd.widen(&from[at..]), |bytes, index| {
-        simd.or(bytes, simd.left(simd.widen(&from[at + index * distance..]), simd.splat(8 * index as i32)))
-    })
+    let mut bytes = simd.widen(&from[at..]);
+    for index in 1..count {
+        bytes = simd.or(bytes, simd.left(simd.widen(&from[at + index * distance..]), simd.splat(8 * index as i32)));
+    }
+    bytes
 }
 
 /// Arguments of a depthwise convolution.
@@ -93,32 +99,36 @@ struct Forward<'a> {
     zero_point: i32,
 }
 
-impl WithIntegers for (&Forward<'_>, Block<'_>) {
+/// A block of a convolution's result, with memory for its field and for the vectors of bytes.
+struct Part<'a, 'b> {
+    forward: &'a Forward<'a>,
+    block: Block<'b>,
+    bytes: &'a mut [u8],
+    vectors: &'a mut [i32],
+}
+
+impl WithIntegers for Part<'_, '_> {
     #[inline(always)]
     fn with_integers<S: Integers>(self, simd: S) {
-        let (forward, Block { image, first, result }) = self;
+        let Part { forward, block: Block { image, first, result }, bytes, vectors } = self;
         let (axes @ [down, across], c) = (forward.axes, forward.of_pixel);
         let groups = across.taps.div_ceil(4);
-        let rows = result.len() / (across.output * c);
-        with_field(forward.x, axes, c, forward.zero_point, [image, first, rows], |field| {
-            // The last tile reads more pixels than there are.
-            scratch::with((field.rows * groups * across.output + TILE) * S::LANES, |vectors: &mut [i32]| {
-                for first in (0..c).step_by(S::LANES) {
-                    for (index, vectors) in vectors.chunks_exact_mut(across.output * S::LANES).take(field.rows * groups).enumerate() {
-                        let (row, column) = (index / groups, index % groups * 4);
-                        let from = &field.data[row * field.pitch + column * across.dilation * c + first..];
-                        let steps = [across.stride * c, across.dilation * c];
-                        match across.taps - column {
-                            1 => arrange::<S, 1>(simd, from, steps, vectors),
-                            2 => arrange::<S, 2>(simd, from, steps, vectors),
-                            3 => arrange::<S, 3>(simd, from, steps, vectors),
-                            _ => arrange::<S, 4>(simd, from, steps, vectors),
-                        }
-                    }
-                    forward.products(simd, vectors, first, down.dilation * groups, result);
+        let count = result.len() / (across.output * c);
+        let field = Field::copied(forward.x, axes, c, forward.zero_point, [image, first, count], bytes);
+        for first in (0..c).step_by(S::LANES) {
+            for (index, vectors) in vectors.chunks_exact_mut(across.output * S::LANES).take(field.rows * groups).enumerate() {
+                let (row, column) = (index / groups, index % groups * 4);
+                let from = &field.data[row * field.pitch + column * across.dilation * c + first..];
+                let steps = [across.stride * c, across.dilation * c];
+                match across.taps - column {
+                    1 => arrange::<S, 1>(simd, from, steps, vectors),
+                    2 => arrange::<S, 2>(simd, from, steps, vectors),
+                    3 => arrange::<S, 3>(simd, from, steps, vectors),
+                    _ => arrange::<S, 4>(simd, from, steps, vectors),
                 }
-            });
-        });
+            }
+            forward.products(simd, vectors, first, down.dilation * groups, result);
+        }
     }
 }
 
@@ -151,8 +161,8 @@ impl Forward<'_> {
                         *sum = simd.dot(*sum, simd.load(x), filter);
                     }
                 }
-                for (sum, y) in sums.into_iter().zip(result.chunks_exact_mut(c)) {
-                    lanes.finish(simd, sum, &mut y[first..first + channels]);
+                for (sum, y) in sums.iter().zip(result.chunks_exact_mut(c)) {
+                    lanes.finish(simd, *sum, &mut y[first..first + channels]);
                 }
             }
         }

@@ -17,18 +17,27 @@ pub(super) struct Block<'a> {
     pub(super) result: &'a mut [i8],
 }
 
-/// Calls `work` with blocks of rows of a result `[images, axes' outputs, channels]`. If `parallel` is true, threads share them. `row` is the
-/// number of bytes that a row of the input takes.
-pub(super) fn blocks(parallel: bool, axes: [Axis; 2], channels: usize, row: usize, result: &mut [i8], work: impl Fn(Block<'_>) + Sync) {
+/// Calls `work` with blocks of rows of a result of `axes`, and with memory for the field of each. If `parallel` is true, threads share them.
+/// A pixel of x and of the result has `channels` channels. A row of the input takes `row` bytes of the cache.
+pub(super) fn blocks(
+    parallel: bool,
+    axes: [Axis; 2],
+    channels: [usize; 2],
+    row: usize,
+    result: &mut [i8],
+    work: impl Fn(Block<'_>, &mut [u8]) + Sync,
+) {
     let [down, across] = axes;
-    let (of_row, of_image) = (across.output * channels, down.output * across.output * channels);
+    let [c, co] = channels;
+    let (of_row, of_image) = (across.output * co, down.output * across.output * co);
     let wanted = if parallel { (2 * team::threads()).div_ceil(result.len() / of_image) } else { 1 };
     let fitting = (FIELD / row.max(1)).saturating_sub(down.reach(1)) / down.stride + 1;
     let rows = down.output.div_ceil(wanted).min(fitting).max(1);
     let blocks = result.chunks_exact_mut(of_image).enumerate().flat_map(|(image, result)| {
         result.chunks_mut(rows * of_row).enumerate().map(move |(index, result)| Block { image, first: index * rows, result })
     });
-    team::each(parallel, blocks, work);
+    let size = down.reach(rows) * across.reach(across.output) * c + SLACK;
+    team::each(parallel, blocks, |block| scratch::with(size, |bytes| work(block, bytes)));
 }
 
 /// Part of an image.
@@ -37,27 +46,26 @@ pub(super) struct Field<'a> {
     pub(super) data: &'a [u8],
     /// Distance between rows.
     pub(super) pitch: usize,
-    /// Number of rows of the field.
     pub(super) rows: usize,
 }
 
-/// Calls `work` with the part of image number `image` of `x` that `count` rows of the result need, from row `first` on. Each byte is an element plus 128. Positions outside the image have the
-/// element `zero_point`.
-#[inline(always)]
-pub(super) fn with_field(
-    x: &[i8],
-    [down, across]: [Axis; 2],
-    channels: usize,
-    zero_point: i32,
-    [image, first, count]: [usize; 3],
-    work: impl FnOnce(Field<'_>),
-) {
-    let image = &x[image * down.input * across.input * channels..][..down.input * across.input * channels];
-    let (rows, columns) = (down.reach(count), across.reach(across.output));
-    let pitch = columns * channels;
-    let fill = biased(zero_point as i8);
-    let (before, inside) = (across.before.min(columns), across.input.min(columns.saturating_sub(across.before)));
-    scratch::with(rows * pitch + SLACK, |bytes: &mut [u8]| {
+impl<'a> Field<'a> {
+    /// Copies the part of image number `image` of `x` that `count` rows of the result need, from row `first` on, to `bytes`. Each byte is
+    /// an element plus 128. Positions outside the image have the element `zero_point`.
+    #[inline(always)]
+    pub(super) fn copied(
+        x: &[i8],
+        [down, across]: [Axis; 2],
+        channels: usize,
+        zero_point: i32,
+        [image, first, count]: [usize; 3],
+        bytes: &'a mut [u8],
+    ) -> Field<'a> {
+        let image = &x[image * down.input * across.input * channels..][..down.input * across.input * channels];
+        let (rows, columns) = (down.reach(count), across.reach(across.output));
+        let pitch = columns * channels;
+        let fill = biased(zero_point as i8);
+        let (before, inside) = (across.before.min(columns), across.input.min(columns.saturating_sub(across.before)));
         for (row, to) in bytes.chunks_exact_mut(pitch).take(rows).enumerate() {
             let source = (first * down.stride + row).checked_sub(down.before).filter(|&row| row < down.input);
             let Some(source) = source else {
@@ -66,11 +74,13 @@ pub(super) fn with_field(
             };
             to[..before * channels].fill(fill);
             let from = &image[source * across.input * channels..][..inside * channels];
-            to[before * channels..][..from.len()].iter_mut().zip(from).for_each(|(to, &from)| *to = biased(from));
+            for (to, &from) in to[before * channels..].iter_mut().zip(from) {
+                *to = biased(from);
+            }
             to[(before + inside) * channels..].fill(fill);
         }
-        work(Field { data: bytes, pitch, rows });
-    });
+        Field { data: bytes, pitch, rows }
+    }
 }
 
 /// Returns an element plus 128.
