@@ -43,6 +43,6 @@ fn median(model: &tflite::Model, device: &Device) -> Result<f64> {
 fn input_of(input: &tflite::TensorInfo, device: &Device) -> Result<Tensor> {
     let dims: Vec<u32> = input.dims.iter().map(|dim| dim.unwrap_or(1)).collect();
     let of = TensorType::new(input.dtype.unwrap_or(DType::I8), gradlet::Shape::new(&dims)?);
-    let bytes: Vec<u8> = (0..of.bytes().unwrap_or_default()).map(|at| (at * 2_654_435_761 >> 13) as u8).collect();
+    let bytes: Vec<u8> = (0..of.bytes().unwrap_or_default()).map(|at| ((at as u64 * 2_654_435_761) >> 13) as u8).collect();
     Tensor::from_bytes(device, of, &bytes)
 }

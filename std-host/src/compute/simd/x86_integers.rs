@@ -105,7 +105,7 @@ impl Integers for Vnni {
 
     #[inline(always)]
     fn load_rows(self, from: &[u8], row: usize) -> __m512i {
-        let [a, b, c, d] = [0, 4, 8, 12].map(|index| sixteen(&from[index * row..]));
+        let (a, b, c, d) = (sixteen(from), sixteen(&from[4 * row..]), sixteen(&from[8 * row..]), sixteen(&from[12 * row..]));
         // SAFETY: the token exists, so the CPU has the instructions.
         unsafe {
             let vector = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);

@@ -29,6 +29,7 @@ pub(super) struct Channels<'a> {
 }
 
 /// Returns the multiplier of a channel. One multiplier can be that of all channels, and one that is not valid counts as 0.
+#[inline]
 pub(super) fn multiplier(multipliers: &[i32], channel: usize) -> Multiplier {
     let at = if multipliers.len() == 2 { 0 } else { 2 * channel };
     match multipliers.get(at..at + 2) {

@@ -180,19 +180,21 @@ impl Forward<'_> {
         }
         // The last tile overlaps with the one before it.
         let last = places.len().saturating_sub(R);
-        for at in (0..places.len()).step_by(R) {
+        let mut at = 0;
+        while at < places.len() {
             let (mut pixels, mut windows) = ([0; R], [0; R]);
             for r in 0..R {
                 pixels[r] = (at.min(last) + r).min(places.len() - 1);
                 windows[r] = places[pixels[r]] as usize;
             }
             let sums = self.sums(simd, field, windows, panels, starts);
-            for (pixel, sums) in pixels.iter().zip(&sums) {
+            for r in 0..R {
                 for v in 0..V {
                     let from = first + v * S::LANES;
-                    lanes[v].finish(simd, sums[v], &mut result[pixel * co + from..][..S::LANES.min(co - from)]);
+                    lanes[v].finish(simd, sums[r][v], &mut result[pixels[r] * co + from..][..S::LANES.min(co - from)]);
                 }
             }
+            at += R;
         }
     }
 

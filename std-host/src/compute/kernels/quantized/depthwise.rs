@@ -135,8 +135,8 @@ impl WithIntegers for Part<'_, '_> {
 /// Writes the vectors of a row of pixels: `N` bytes for each channel. `steps` are the distances between pixels and between bytes.
 #[inline(always)]
 fn arrange<S: Integers, const N: usize>(simd: S, from: &[u8], [pixel, byte]: [usize; 2], to: &mut [i32]) {
-    for (index, to) in to.chunks_exact_mut(S::LANES).enumerate() {
-        simd.store(to, four(simd, from, index * pixel, byte, N));
+    for index in 0..to.len() / S::LANES {
+        simd.store(&mut to[index * S::LANES..], four(simd, from, index * pixel, byte, N));
     }
 }
 
@@ -150,20 +150,25 @@ impl Forward<'_> {
         let size = down.taps * groups * S::LANES;
         let filters = &self.packed[first / S::LANES * size..][..size];
         let channels = S::LANES.min(c - first);
-        for (row, result) in result.chunks_exact_mut(across.output * c).enumerate() {
-            for (at, result) in (0..across.output).step_by(TILE).zip(result.chunks_mut(TILE * c)) {
+        for row in 0..result.len() / (across.output * c) {
+            let mut at = 0;
+            while at < across.output {
                 let mut sums = [lanes.start; TILE];
-                for (index, filter) in filters.chunks_exact(S::LANES).enumerate() {
-                    let place = row * down.stride * groups + index / groups * tap + index % groups;
-                    let vectors = &vectors[(place * across.output + at) * S::LANES..][..TILE * S::LANES];
-                    let filter = simd.load(filter);
-                    for (sum, x) in sums.iter_mut().zip(vectors.chunks_exact(S::LANES)) {
-                        *sum = simd.dot(*sum, simd.load(x), filter);
+                for kh in 0..down.taps {
+                    for group in 0..groups {
+                        let place = row * down.stride * groups + kh * tap + group;
+                        let vectors = &vectors[(place * across.output + at) * S::LANES..][..TILE * S::LANES];
+                        let filter = simd.load(&filters[(kh * groups + group) * S::LANES..]);
+                        for (index, sum) in sums.iter_mut().enumerate() {
+                            *sum = simd.dot(*sum, simd.load(&vectors[index * S::LANES..]), filter);
+                        }
                     }
                 }
-                for (sum, y) in sums.iter().zip(result.chunks_exact_mut(c)) {
-                    lanes.finish(simd, *sum, &mut y[first..first + channels]);
+                let result = &mut result[(row * across.output + at) * c..];
+                for (index, &sum) in sums.iter().enumerate().take(across.output - at) {
+                    lanes.finish(simd, sum, &mut result[index * c + first..][..channels]);
                 }
+                at += TILE;
             }
         }
     }
