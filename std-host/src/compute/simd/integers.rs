@@ -48,6 +48,8 @@ pub trait Integers: Copy {
     fn widen_signed(self, from: &[i8]) -> Self::Vector;
     /// Stores the lower byte of each element, which must be between -128 and 127. Panics if `to` is shorter.
     fn narrow(self, to: &mut [i8], vector: Self::Vector);
+    /// Stores the lower byte of as many elements as `to` has room for.
+    fn narrow_part(self, to: &mut [i8], vector: Self::Vector);
 }
 
 /// Fixed-point numbers with which elements are multiplied.

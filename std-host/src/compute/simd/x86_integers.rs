@@ -131,6 +131,13 @@ impl Integers for Vnni {
         // SAFETY: the slice has an element for each lane.
         unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(vector)) }
     }
+
+    #[inline(always)]
+    fn narrow_part(self, to: &mut [i8], vector: __m512i) {
+        let first = ((1u32 << to.len().min(Self::LANES)) - 1) as __mmask16;
+        // SAFETY: the slice has an element for each lane of the mask. The others are not accessed.
+        unsafe { _mm512_mask_cvtepi32_storeu_epi8(to.as_mut_ptr().cast(), first, vector) }
+    }
 }
 
 /// Loads 16 bytes.
@@ -242,6 +249,15 @@ impl Integers for Avx2 {
             let bytes = _mm256_packs_epi16(words, words);
             let bytes = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
             _mm_storel_epi64(to.as_mut_ptr().cast(), bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn narrow_part(self, to: &mut [i8], vector: __m256i) {
+        let mut elements = [0; Self::LANES];
+        self.narrow(&mut elements, vector);
+        for (to, element) in to.iter_mut().zip(elements) {
+            *to = element;
         }
     }
 }

@@ -84,11 +84,6 @@ impl<V: Copy> Lanes<V> {
     pub(super) fn finish<S: Integers<Vector = V>>(&self, simd: S, sums: V, to: &mut [i8]) {
         let number = simd.add(simd.scale(sums, &self.scale), self.zero_point);
         let element = simd.least(simd.greatest(number, self.least), self.greatest);
-        if to.len() >= S::LANES {
-            return simd.narrow(to, element);
-        }
-        let mut elements = [0; LINE];
-        simd.narrow(&mut elements, element);
-        to.copy_from_slice(&elements[..to.len()]);
+        if to.len() >= S::LANES { simd.narrow(to, element) } else { simd.narrow_part(to, element) }
     }
 }

@@ -17,7 +17,8 @@ pub(super) struct Block<'a> {
     pub(super) result: &'a mut [i8],
 }
 
-/// Calls `work` with blocks of rows of a result of `axes`, and with memory for the field of each. If `parallel` is true, threads share them.
+/// Calls `work` with blocks of rows of a result of `axes`, and with memory for the field of each. If `parallel` is true, threads share the
+/// blocks.
 /// A pixel of x and of the result has `channels` channels. A row of the input takes `row` bytes of the cache.
 pub(super) fn blocks(
     parallel: bool,
