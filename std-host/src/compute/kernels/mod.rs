@@ -1,6 +1,6 @@
 //! Fast kernels for floats, which use vector instructions and all cores. They compute sums in a different order than the portable kernels,
-//! and some functions by other formulas, so results differ by rounding. In rare cases they call the portable kernel. The kernels for quantised
-//! tensors have the portable bits.
+//! and some functions by other formulas, so results differ by rounding. In rare cases they call the portable kernel. The kernels for
+//! quantised tensors have the portable bits.
 
 mod avg_pool2d;
 mod broadcast;
