@@ -11,6 +11,7 @@ mod math;
 mod matmul;
 mod max_pool2d;
 mod product;
+#[cfg(target_arch = "x86_64")]
 mod quantized;
 mod reduce;
 mod scratch;
@@ -46,6 +47,7 @@ static TABLES: &[&[Kernel]] = &[
     elementwise::SINGLE,
     elementwise::DOUBLE,
     &elementwise::PERIODIC,
+    #[cfg(target_arch = "x86_64")]
     &quantized::KERNELS,
     &reduce::SINGLE,
     &reduce::DOUBLE,

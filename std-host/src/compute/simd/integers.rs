@@ -1,6 +1,5 @@
 //! Vectors of i32 and of bytes, for quantised ops. Only instruction sets with fast products of bytes have them.
 
-#[cfg(target_arch = "x86_64")]
 use super::x86_integers::{Avx2, Vnni};
 
 /// Token of an instruction set for integers.
@@ -86,19 +85,14 @@ pub trait WithIntegers {
 /// An instruction set for integers.
 #[derive(Clone, Copy)]
 pub enum IntegerSet {
-    #[cfg(target_arch = "x86_64")]
     Vnni(Vnni),
-    #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
 }
 
 impl IntegerSet {
     /// Returns the sets of this machine, the best one first.
     pub fn all() -> impl Iterator<Item = IntegerSet> {
-        #[cfg(target_arch = "x86_64")]
-        return [Vnni::detect().map(IntegerSet::Vnni), Avx2::detect().map(IntegerSet::Avx2)].into_iter().flatten();
-        #[cfg(not(target_arch = "x86_64"))]
-        std::iter::empty()
+        [Vnni::detect().map(IntegerSet::Vnni), Avx2::detect().map(IntegerSet::Avx2)].into_iter().flatten()
     }
 
     /// Returns the best set of this machine, if it has any.
@@ -110,12 +104,8 @@ impl IntegerSet {
     #[inline(always)]
     pub fn run<W: WithIntegers>(self, work: W) {
         match self {
-            #[cfg(target_arch = "x86_64")]
             IntegerSet::Vnni(simd) => simd.vectorize(work),
-            #[cfg(target_arch = "x86_64")]
             IntegerSet::Avx2(simd) => simd.vectorize(work),
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        drop(work);
     }
 }

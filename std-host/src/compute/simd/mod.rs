@@ -25,6 +25,7 @@ macro_rules! by_intrinsics {
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+#[cfg(target_arch = "x86_64")]
 pub mod integers;
 #[cfg(any(test, not(target_arch = "aarch64")))]
 mod portable;
