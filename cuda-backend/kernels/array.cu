@@ -44,6 +44,23 @@ __device__ void fill(T *y, const T *value, Index total) {
     for (Index i = first_element(); i < total; i += all_threads()) y[i] = filling;
 }
 
+// pad along one axis: of a tensor [.., y_rows, row], x is the rows from `first` on, and `value` the others. A thread finds the element for
+// each of its positions in y.
+template <typename T>
+__device__ void embed(T *y, const T *x, T value, Index total, Index row, Index y_rows, Index x_rows, Index first) {
+    for (Index i = first_element(); i < total; i += all_threads()) {
+        Index slab = i, column = split_wide(slab, row), at = split_wide(slab, y_rows) - first;
+        y[i] = at < x_rows ? x[(slab * x_rows + at) * row + column] : value;
+    }
+}
+
+// A value of `size` bytes as often as 16 bytes have room for it.
+__device__ inline uint4 repeated(const void *value, unsigned size) {
+    Index word = size == 8 ? *(const Index *)value : size == 4 ? *(const unsigned *)value * 0x100000001u
+               : size == 2 ? *(const unsigned short *)value * 0x1000100010001u : *(const unsigned char *)value * 0x101010101010101u;
+    return make_uint4(word, word >> 32, word, word >> 32);
+}
+
 #define TILE 32
 #define TILE_ROWS 8
 
@@ -108,6 +125,12 @@ __device__ void gather(unsigned *fault, unsigned step, T *y, const T *x, const I
         GUARD;                                                                                                  \
         name(y, x, total, begin, walk);                                                                         \
     }
+#define EMBED(size, T, filling)                                                                                 \
+    extern "C" __global__ void embed_##size(BEGINNING, T *y, const T *x, const void *value, unsigned bytes,     \
+                                            Index total, Index row, Index y_rows, Index x_rows, Index first) {  \
+        GUARD;                                                                                                  \
+        embed(y, x, filling, total, row, y_rows, x_rows, first);                                                \
+    }
 #define MOVES(size, T)                                                                                          \
     WALK(size, T, collect)                                                                                      \
     WALK(size, T, place)                                                                                        \
@@ -115,6 +138,7 @@ __device__ void gather(unsigned *fault, unsigned step, T *y, const T *x, const I
     GATHER(size, T, i64)
 #define ENTRIES(size, T)                                                                                        \
     MOVES(size, T)                                                                                              \
+    EMBED(size, T, *(const T *)value)                                                                           \
     extern "C" __global__ void fill_##size(BEGINNING, T *y, const T *value, Index total) {                      \
         GUARD;                                                                                                  \
         fill(y, value, total);                                                                                  \
@@ -131,3 +155,4 @@ ENTRIES(4, unsigned)
 ENTRIES(8, Index)
 // Several elements at a time, where they stay neighbours.
 MOVES(16, uint4)
+EMBED(16, uint4, repeated(value, bytes))

@@ -2,6 +2,7 @@
 
 use crate::device::launch::{Operand, Ready};
 use crate::device::merge::{Merged, merge, overlap};
+use crate::device::order::{Effects, order};
 use crate::device::{NO_FAULT, Shared, Work, may_refuse};
 use crate::driver::Driver;
 use crate::driver::api::{CopyEnd, CopyNode, DEVICE, HOST, Handle};
@@ -162,6 +163,15 @@ impl Prepared {
         }
     }
 
+    /// Returns the effects of the launches. A step without launches has none.
+    fn effects(&self) -> Effects {
+        let launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
+        if launches.is_empty() {
+            return Effects::default();
+        }
+        Effects::new(&self.inputs, &self.outputs, launches.iter().any(Ready::needs_workspace), self.refuses)
+    }
+
     fn name(&self) -> &str {
         self.op.as_ref().map_or("a group", |op| op.op.name)
     }
@@ -224,8 +234,8 @@ fn address(slot: &Slot, bases: &[u64]) -> Option<u64> {
     bases.get(slot.base as usize)?.checked_add(slot.offset)
 }
 
-/// A CUDA graph: the launches of some steps, one after another. If steps may refuse their data, a copy of the fault word to the host comes
-/// after the last of them, beside the steps that follow. The host waits only for this copy, so it prepares the next run meanwhile.
+/// A CUDA graph: the launches of some steps. Steps that share no memory may run at the same time. If steps may refuse their data, a copy of
+/// the fault word to the host comes after the last of them, beside the steps that follow. The host waits only for this copy, so it prepares the next run meanwhile.
 struct Graph {
     device: Arc<Shared>,
     /// The graph that was instantiated. The nodes belong to it.
@@ -245,15 +255,21 @@ impl Graph {
         let driver = device.stream().enter()?;
         let (null, device) = (std::ptr::null_mut(), device.clone());
         let mut graph = Graph { device, graph: null, executable: null, nodes: Vec::new(), landing: None };
-        let last_check = steps.iter().rposition(|step| step.refuses);
+        let effects: Vec<Effects> = steps.iter().map(Prepared::effects).collect();
+        let last_check = effects.iter().rposition(Effects::refuses);
         // SAFETY: the first argument is a place for the handle.
         driver.check("cuGraphCreate", unsafe { (driver.api().create_graph)(&mut graph.graph, 0) })?;
-        let mut last = None;
-        for (index, step) in steps.iter().enumerate() {
-            let (launches, _) = step.place(bases)?;
-            graph.nodes.push(launches.iter().map(|launch| graph.add_kernel(driver, launch, &mut last)).collect::<Result<_>>()?);
+        for (index, waits) in order(&effects).iter().enumerate() {
+            let mut before: Vec<Handle> = waits.iter().filter_map(|&index| graph.nodes[index].last().copied()).collect();
+            let (launches, _) = steps[index].place(bases)?;
+            let mut nodes = Vec::with_capacity(launches.len());
+            for launch in launches.iter() {
+                nodes.push(graph.add_kernel(driver, launch, &before)?);
+                before = nodes[nodes.len() - 1..].to_vec();
+            }
+            graph.nodes.push(nodes);
             if last_check == Some(index) {
-                graph.add_landing(driver, last)?;
+                graph.add_landing(driver, &before)?;
             }
         }
         // SAFETY: the first argument is a place for the handle.
@@ -262,18 +278,17 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Adds a kernel that runs after `last`, which it becomes.
-    fn add_kernel(&self, driver: &Driver, launch: &Ready, last: &mut Option<Handle>) -> Result<Handle> {
-        let (mut node, before, add) = (std::ptr::null_mut(), last.as_slice(), driver.api().add_kernel);
+    /// Adds a kernel that runs after the nodes `before`.
+    fn add_kernel(&self, driver: &Driver, launch: &Ready, before: &[Handle]) -> Result<Handle> {
+        let (mut node, add) = (std::ptr::null_mut(), driver.api().add_kernel);
         // SAFETY: there are as many dependencies as stated, and the driver copies the parameters.
         let status = launch.node(|parameters| unsafe { add(&mut node, self.graph, before.as_ptr(), before.len(), parameters) });
         driver.check("cuGraphAddKernelNode", status)?;
-        *last = Some(node);
         Ok(node)
     }
 
-    /// Adds a copy of the fault word to the host after the node `last`, and an event after it.
-    fn add_landing(&mut self, driver: &Driver, last: Option<Handle>) -> Result<()> {
+    /// Adds a copy of the fault word to the host after the nodes `before`, and an event after it.
+    fn add_landing(&mut self, driver: &Driver, before: &[Handle]) -> Result<()> {
         let (landing, event) = self.landing.insert((pinned_word(driver)?, std::ptr::null_mut()));
         new_event(driver, event, NO_TIME)?;
         let (landing, event) = (*landing, *event);
@@ -284,7 +299,7 @@ impl Graph {
             height: 1,
             depth: 1,
         };
-        let (mut node, before, context) = (std::ptr::null_mut(), last.as_slice(), self.device.stream().context().handle());
+        let (mut node, context) = (std::ptr::null_mut(), self.device.stream().context().handle());
         // SAFETY: as above. Both ends have 4 bytes, and exist as long as the graph.
         let status = unsafe { (driver.api().add_copy)(&mut node, self.graph, before.as_ptr(), before.len(), &copy, context) };
         driver.check("cuGraphAddMemcpyNode", status)?;

@@ -20,6 +20,7 @@ pub(crate) struct Ready {
     starts: Vec<usize>,
     /// The arguments that are addresses, with their operands.
     addresses: Vec<(usize, Operand)>,
+    needs_workspace: bool,
 }
 
 /// An operand of an op, by its index.
@@ -41,12 +42,18 @@ impl Ready {
             words: vec![fault, step.into()],
             starts: vec![0, 1],
             addresses: Vec::new(),
+            needs_workspace: call.needs_workspace(),
         };
         for argument in &call.arguments {
             ready.starts.push(ready.words.len());
             ready.push(argument, workspace);
         }
         ready
+    }
+
+    /// True if the launch uses the device's workspace.
+    pub(crate) fn needs_workspace(&self) -> bool {
+        self.needs_workspace
     }
 
     fn push(&mut self, argument: &Argument, workspace: u64) {

@@ -6,6 +6,7 @@ mod host_ops;
 mod launch;
 mod merge;
 mod options;
+mod order;
 mod part;
 mod tensor_cores;
 mod tuner;

@@ -40,7 +40,7 @@ fn lower(job: &Job<'_>) -> Result<Vec<KernelCall>> {
         code::broadcast_to => Ok(vec![collect(y, &broadcast(from, to))?]),
         code::transpose => Ok(vec![transpose(y, Walk::new(0, permuted(from, job.attributes)))?]),
         code::strided_slice => Ok(vec![collect(y, &strided(job.attributes, from, to)?)?]),
-        code::pad => pad(x, y, &strided(job.attributes, to, from)?),
+        code::pad => pad(job.attributes, x, y),
         code::concat => concat(job, y),
         code::gather => {
             let gather::Attributes { axis, batch_dims, negative } = read_attributes(job.attributes)?;
@@ -192,15 +192,70 @@ fn transpose(y: &TensorType, walk: Walk) -> Result<KernelCall> {
     })
 }
 
-fn pad(x: &TensorType, y: &TensorType, walk: &Walk) -> Result<Vec<KernelCall>> {
-    let total = elements(y)?;
+/// Pads input 0 with input 1, a scalar.
+fn pad(attributes: &[u32], x: &TensorType, y: &TensorType) -> Result<Vec<KernelCall>> {
+    let (from, to, total) = (x.shape.dims(), y.shape.dims(), elements(y)?);
+    if let Some(embedded) = Embedded::new(attributes, from, to)? {
+        return Ok(vec![embedded.call(y)?]);
+    }
     let fill =
         KernelCall::over(total, kernel("fill", y.dtype.size()), vec![Argument::Output(0), Argument::Input(1), Argument::Wide(total)]);
     let mut calls = vec![fill];
     if elements(x)? > 0 {
-        calls.push(moved("place", x, 0, walk)?);
+        calls.push(moved("place", x, 0, &strided(attributes, to, from)?)?);
     }
     Ok(calls)
+}
+
+/// A tensor that is padded along one axis, with its elements side by side: rows of a larger tensor.
+#[derive(Debug, PartialEq)]
+struct Embedded {
+    /// Number of elements of a row.
+    row: u64,
+    /// Numbers of rows of the larger and of the smaller tensor, and the place of the first of the latter.
+    rows: [u64; 3],
+}
+
+impl Embedded {
+    /// Returns `None` if more axes are padded, or with gaps.
+    fn new(attributes: &[u32], small: &[u32], large: &[u32]) -> Result<Option<Embedded>> {
+        let mut found = None;
+        for (axis, words) in attributes.chunks(3).enumerate() {
+            let Axis { begin, step, .. } = read_attributes(words)?;
+            let (Some(&small), Some(&dim)) = (small.get(axis), large.get(axis)) else { return Err(Error::Internal) };
+            if small == dim && (step == 1 || dim == 1) {
+                continue;
+            }
+            if step != 1 || small == 0 || found.is_some() {
+                return Ok(None);
+            }
+            let row = large[axis + 1..].iter().map(|&dim| u64::from(dim)).product();
+            found = Some(Embedded { row, rows: [dim, small, begin].map(u64::from) });
+        }
+        Ok(found)
+    }
+
+    /// Returns these rows of elements of `size` bytes as rows of pieces of 16 bytes, if possible.
+    fn in_pieces(mut self, size: usize) -> (Embedded, usize) {
+        let each = (16 / size) as u64;
+        if self.row.is_multiple_of(each) {
+            self.row /= each;
+        } else if self.row == 1 && self.rows.iter().all(|rows| rows.is_multiple_of(each)) {
+            self.rows = self.rows.map(|rows| rows / each);
+        } else {
+            return (self, size);
+        }
+        (self, 16)
+    }
+
+    fn call(self, y: &TensorType) -> Result<KernelCall> {
+        let bytes = y.dtype.size();
+        let (Embedded { row, rows }, size) = self.in_pieces(bytes);
+        let total = elements(y)? / (size / bytes) as u64;
+        let mut arguments = vec![Argument::Output(0), Argument::Input(0), Argument::Input(1), Argument::Words(vec![bytes as u32])];
+        arguments.extend([total, row].into_iter().chain(rows).map(Argument::Wide));
+        Ok(KernelCall::over(total, kernel("embed", size), arguments))
+    }
 }
 
 fn concat(job: &Job<'_>, y: &TensorType) -> Result<Vec<KernelCall>> {
@@ -263,6 +318,21 @@ mod tests {
         assert_eq!(walk, Walk { begin: 9, groups: vec![(3, -2), (2, 5)] });
         let Argument::Words(words) = walk.words() else { panic!("{walk:?}") };
         assert_eq!((words.len(), &words[..3], words[1 + MAX_RANK], words[1 + 2 * MAX_RANK]), (25, &[2, 3, 2][..], -2i32 as u32, u32::MAX));
+    }
+
+    #[test]
+    fn a_tensor_is_embedded_along_one_axis() {
+        let padded = |axes: &[[u32; 3]], small: &[u32], large: &[u32]| Embedded::new(axes.as_flattened(), small, large).unwrap();
+        let gates = Embedded { row: 1, rows: [256, 64, 128] };
+        assert_eq!(padded(&[[0, 1, 32], [128, 1, 64]], &[32, 64], &[32, 256]), Some(Embedded { row: 1, rows: [256, 64, 128] }));
+        assert_eq!(gates.in_pieces(4), (Embedded { row: 1, rows: [64, 16, 32] }, 16));
+        assert_eq!(padded(&[[3, 1, 2], [0, 1, 6]], &[2, 6], &[9, 6]), Some(Embedded { row: 6, rows: [9, 2, 3] }));
+        assert_eq!(Embedded { row: 6, rows: [9, 2, 3] }.in_pieces(4), (Embedded { row: 6, rows: [9, 2, 3] }, 4));
+        // Two axes, gaps, the other direction, and no padding at all.
+        assert_eq!(padded(&[[1, 1, 2], [1, 1, 2]], &[2, 2], &[4, 4]), None);
+        assert_eq!(padded(&[[0, 2, 2]], &[2], &[3]), None);
+        assert_eq!(padded(&[[1, u32::MAX, 2]], &[2], &[4]), None);
+        assert_eq!(padded(&[[1, u32::MAX, 2], [0, 1, 3]], &[2, 3], &[2, 5]), None);
     }
 
     #[test]
