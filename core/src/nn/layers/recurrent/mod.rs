@@ -137,7 +137,8 @@ pub struct RNN<C> {
     return_sequences: bool,
     go_backwards: bool,
     zero_output_for_mask: bool,
-    unroll: bool,
+    /// Whether a trace has the ops of every step, or `None` for the default.
+    unroll: Option<bool>,
     dropout: f64,
     recurrent_dropout: f64,
     /// States of a stateful layer.
@@ -161,7 +162,7 @@ impl<C: RNNCell> RNN<C> {
             return_sequences: false,
             go_backwards: false,
             zero_output_for_mask: false,
-            unroll: false,
+            unroll: None,
             dropout: 0.0,
             recurrent_dropout: 0.0,
             states: Vec::new(),
@@ -183,10 +184,13 @@ impl<C: RNNCell> RNN<C> {
         RNN { zero_output_for_mask, ..self }
     }
 
-    /// Sets whether a trace contains the ops of every step instead of one loop (default false). It makes no difference to eager
-    /// execution.
+    /// Sets whether a trace contains the ops of every step instead of one loop. It makes no difference to eager execution, nor to
+    /// the results.
+    ///
+    /// By default, a trace has a loop, unless it is for a GPU and the input has at most 128 steps: the host would have to decide about
+    /// each step of a loop. Set it to false for an artifact that a program with a GPU exports for a small device.
     pub fn unroll(self, unroll: bool) -> RNN<C> {
-        RNN { unroll, ..self }
+        RNN { unroll: Some(unroll), ..self }
     }
 
     /// Sets whether each call continues from the states of the last call (default false). Otherwise each call starts from zeros.

@@ -11,6 +11,9 @@ use crate::trace::tensor_array::TensorArray;
 use alloc::format;
 use alloc::vec::Vec;
 
+/// Largest number of steps that a trace for a device with memory of its own has one by one.
+const UNROLLED: u32 = 128;
+
 /// Values that all steps of a call share.
 struct Steps<'a, C> {
     layer: &'a RNN<C>,
@@ -150,7 +153,8 @@ impl<C: RNNCell> RNN<C> {
         let x = self.cell.project(&weights, &kept.map_or(Ok(x.clone()), |kept| x.mul(&kept))?)?;
         let steps = Steps { layer: self, scope, count, length, weights, x, mask, dropped };
         let computed = length.is_none_or(|length| length.buffer().is_ok());
-        match computed && (self.unroll || count == 1 || !steps.scope.recorder.traces()) {
+        let unroll = self.unroll.unwrap_or_else(|| count <= UNROLLED && steps.scope.device().remote().is_some());
+        match computed && (unroll || count == 1 || !steps.scope.recorder.traces()) {
             true => steps.one_by_one(states),
             false => steps.looped(states),
         }
