@@ -191,6 +191,13 @@ pub struct CudaOptions {
     /// A Python that has PyTorch, JAX or both. It needs no other packages.
     #[arg(long, value_name = "PYTHON", env = "GRADLET_PYTHON", default_value = "python3")]
     pub python: PathBuf,
+    /// Number of models that the peers prepare at the same time, each in a process of its own, before they are measured. Peers that
+    /// compile are then ready sooner. Each process needs about 1 GB of the GPU's memory.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub jobs: usize,
+    /// Most seconds that a peer may prepare a row.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub patience: u64,
     /// Give every row tiny sizes. This shows that all programs work; the figures mean nothing.
     #[arg(long)]
     pub quick: bool,

@@ -12,7 +12,10 @@ use serde_json::{Map, Value};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
 use xtask::cli::BenchOptions;
 use xtask::setup::install_tensorflow;
 use xtask::shell::{self, cargo};
@@ -94,42 +97,62 @@ fn build(example: &str) -> Result<PathBuf> {
     path.with_context(|| format!("cargo did not report the path of {example}"))
 }
 
+/// Time in which a program answers.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
 /// A running program that answers requests.
 struct Runner {
-    /// The line with which the program said that it is ready.
+    /// The line with which the program said that it is ready, or nothing if nobody has waited for it.
     ready: String,
     child: Child,
     requests: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    /// The lines of its standard output.
+    answers: Receiver<String>,
 }
 
 impl Runner {
+    /// Starts a program, and waits until it is ready.
     fn start(command: &mut Command) -> Result<Runner> {
-        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = started.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        let requests = child.stdin.take().context("the program has no standard input")?;
-        let answers = BufReader::new(child.stdout.take().context("the program has no standard output")?);
-        let mut runner = Runner { ready: String::new(), child, requests, answers };
-        runner.ready = runner.answer().with_context(|| format!("{} did not become ready", command.get_program().display()))?;
+        let mut runner = Runner::spawn(command)?;
+        runner.ready = runner.answer(PATIENCE).with_context(|| format!("{} did not become ready", command.get_program().display()))?;
         Ok(runner)
     }
 
-    fn answer(&mut self) -> Result<String> {
-        let mut line = String::new();
-        anyhow::ensure!(self.answers.read_line(&mut line)? > 0, "the program ended without an answer");
-        Ok(line)
+    /// Starts a program. Its first answer is the line that it is ready.
+    fn spawn(command: &mut Command) -> Result<Runner> {
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = started.with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        let requests = child.stdin.take().context("the program has no standard input")?;
+        let output = BufReader::new(child.stdout.take().context("the program has no standard output")?);
+        let (lines, answers) = channel();
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
+        Ok(Runner { ready: String::new(), child, requests, answers })
+    }
+
+    /// Returns the next line, for which the program has some time.
+    fn answer(&mut self, patience: Duration) -> Result<String> {
+        use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        self.answers.recv_timeout(patience).map_err(|error| match error {
+            Timeout => anyhow::anyhow!("no answer in {} s", patience.as_secs()),
+            Disconnected => anyhow::anyhow!("the program ended without an answer"),
+        })
+    }
+
+    /// Sends the request `NAME STEPS`.
+    fn request(&mut self, name: &str, steps: usize) -> Result<()> {
+        Ok(writeln!(self.requests, "{name} {steps}")?)
     }
 
     /// Sends the request `NAME STEPS`, and returns the number that the program answers.
     fn ask(&mut self, name: &str, steps: usize) -> Result<f64> {
-        let numbers = self.ask_all(name, steps)?;
+        let numbers = self.ask_all(name, steps, PATIENCE)?;
         numbers.first().copied().with_context(|| format!("the program answered {name} without a number"))
     }
 
     /// Sends the request `NAME STEPS`, and returns all numbers that the program answers.
-    fn ask_all(&mut self, name: &str, steps: usize) -> Result<Vec<f64>> {
-        writeln!(self.requests, "{name} {steps}")?;
-        let answer = self.answer()?;
+    fn ask_all(&mut self, name: &str, steps: usize, patience: Duration) -> Result<Vec<f64>> {
+        self.request(name, steps)?;
+        let answer = self.answer(patience)?;
         if let Some(reason) = answer.strip_prefix("failed ") {
             anyhow::bail!("{}", reason.trim());
         }

@@ -12,7 +12,9 @@ use machine::Machine;
 use report::{Line, Program, Table};
 use rows::{Kind, Row, rows};
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 use xtask::cli::CudaOptions;
 use xtask::shell;
 
@@ -52,74 +54,134 @@ pub fn run(options: &CudaOptions) -> Result<()> {
     ensure!(!rows.is_empty(), "no row has one of the words {:?} in its name; a row is like gemm/tf32/1024", options.rows);
     let mut turns = start(options)?;
     let programs = turns.iter().map(|turn| turn.program.clone()).collect();
-    let table =
-        Table { machine, programs, lines: measure(rows, &mut turns, options)?, rounds: options.rounds.max(1), quick: options.quick };
+    let mut table = Table { machine, programs, lines: Vec::new(), rounds: options.rounds.max(1), quick: options.quick };
+    measure(rows, &mut turns, options, |line| {
+        table.lines.push(line);
+        // A long race that ends early has its table.
+        if options.write { write(&table) } else { Ok(()) }
+    })?;
     print!("{}", table.markdown());
-    write_json(options.json.as_deref(), &table.figures())?;
-    if options.write { write(&table) } else { Ok(()) }
+    write_json(options.json.as_deref(), &table.figures())
 }
 
 /// A program that takes turns. An absent one has no runner.
 struct Turn {
     program: Program,
     runner: Option<Runner>,
+    /// The command of a peer: a Python, a script and its arguments.
+    command: Option<(PathBuf, PathBuf, &'static [&'static str])>,
+    /// Runners that have prepared a row, with its request.
+    prepared: Vec<(String, Result<Runner>)>,
+    patience: Duration,
 }
 
 /// Builds and starts gradlet's program, and starts the peers.
 fn start(options: &CudaOptions) -> Result<Vec<Turn>> {
     let own = Runner::start(&mut Command::new(build("bench_cuda")?))?;
-    let mut turns = vec![Turn::new("gradlet", "", Some(own))];
+    let mut turns = vec![Turn::new("gradlet", "", Some(own), options)];
     let folder = shell::root().join("target/bench-cuda");
     for (name, text) in SCRIPTS {
         write_script(&folder, name, text)?;
     }
     for Peer { name, script, arguments, install } in PEERS {
-        let mut command = Command::new(&options.python);
-        turns.push(Turn::new(name, install, Runner::start(command.arg(folder.join(script)).args(arguments)).ok()));
+        let (python, script) = (options.python.clone(), folder.join(script));
+        let mut turn = Turn::new(name, install, Runner::start(&mut command(&python, &script, arguments)).ok(), options);
+        turn.command = turn.runner.is_some().then_some((python, script, arguments));
+        turns.push(turn);
     }
     Ok(turns)
 }
 
+fn command(python: &Path, script: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(python);
+    command.arg(script).args(arguments);
+    command
+}
+
 impl Turn {
     /// Takes a program whose first line is `ready` with its version, or the reason why it is not.
-    fn new(name: &str, install: &str, runner: Option<Runner>) -> Turn {
+    fn new(name: &str, install: &str, runner: Option<Runner>, options: &CudaOptions) -> Turn {
         let said = runner.as_ref().map_or("not installed", |runner| runner.ready.trim());
         let state = said.strip_prefix("ready ").map(String::from).ok_or_else(|| said.to_string());
-        let runner = runner.filter(|_| state.is_ok());
-        Turn { program: Program { name: name.into(), install: install.into(), state }, runner }
+        let (runner, patience) = (runner.filter(|_| state.is_ok()), Duration::from_secs(options.patience));
+        let program = Program { name: name.into(), install: install.into(), state };
+        Turn { program, runner, command: None, prepared: Vec::new(), patience }
+    }
+
+    /// Starts a process for each row, which then prepares it.
+    fn prepare(&mut self, rows: &[Row]) {
+        let Some((python, script, arguments)) = &self.command else { return };
+        let prepare = |row: &Row| {
+            let mut runner = Runner::spawn(&mut command(python, script, arguments))?;
+            runner.request(&row.request, 1)?;
+            Ok(runner)
+        };
+        self.prepared = rows.iter().map(|row| (row.request.clone(), prepare(row))).collect();
+    }
+
+    /// Waits until the processes have prepared their rows, at most until `end`.
+    fn wait(&mut self, end: Instant) {
+        let patience = self.patience.as_secs();
+        for (_, prepared) in &mut self.prepared {
+            let Ok(runner) = prepared else { continue };
+            let mut next = || runner.answer(end.saturating_duration_since(Instant::now()));
+            if let Err(error) = next().and_then(|_| next()) {
+                *prepared = Err(error.context(format!("not prepared in {patience} s")));
+            }
+        }
     }
 
     /// Adds the times of one turn to `times`, until the program fails.
     fn take(&mut self, row: &Row, steps: usize, times: &mut std::result::Result<Vec<f64>, String>) {
-        let (Some(runner), Ok(known)) = (&mut self.runner, times.as_mut()) else { return };
-        match runner.ask_all(&row.request, steps) {
+        let Ok(known) = times.as_mut() else { return };
+        let prepared = self.prepared.iter_mut().find(|(request, _)| *request == row.request).map(|(_, runner)| runner);
+        let new = match (prepared, &mut self.runner) {
+            (Some(Ok(runner)), _) | (None, Some(runner)) => runner.ask_all(&row.request, steps, self.patience),
+            (Some(Err(error)), _) => Err(anyhow::anyhow!("{error:#}")),
+            (None, None) => return,
+        };
+        match new {
             Ok(new) => known.extend(new),
             Err(error) => *times = Err(format!("{error:#}")),
         }
     }
 }
 
-/// Measures the rows one after another. The programs take turns at each; every other round, they do so in the opposite order.
-fn measure(rows: Vec<Row>, turns: &mut [Turn], options: &CudaOptions) -> Result<Vec<Line>> {
-    let rounds = options.rounds.max(1);
-    let progress = ProgressBar::new((rows.len() * rounds) as u64);
+/// Measures the rows one after another, and calls `add` with each. The programs take turns at each row; every other round, they do so in
+/// the opposite order.
+fn measure(rows: Vec<Row>, turns: &mut [Turn], options: &CudaOptions, mut add: impl FnMut(Line) -> Result<()>) -> Result<()> {
+    let progress = ProgressBar::new((rows.len() * options.rounds.max(1)) as u64);
     progress.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}, {eta} left")?);
-    let mut lines = Vec::new();
-    for row in rows {
-        progress.set_message(row.request.clone());
-        let mut times = vec![Ok(Vec::new()); turns.len()];
-        for round in 0..rounds {
-            let mut order: Vec<usize> = (0..turns.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            order.into_iter().for_each(|index| turns[index].take(&row, steps(row.kind, options.quick), &mut times[index]));
-            progress.inc(1);
+    let (models, mut batch): (Vec<Row>, Vec<Row>) =
+        rows.into_iter().partition(|row| options.jobs > 1 && matches!(row.kind, Kind::Training | Kind::Latency));
+    let mut models = models.into_iter().peekable();
+    while !batch.is_empty() || models.peek().is_some() {
+        let prepared: Vec<Row> = models.by_ref().take(options.jobs).collect();
+        progress.set_message("the peers prepare");
+        turns.iter_mut().for_each(|turn| turn.prepare(&prepared));
+        let end = Instant::now() + Duration::from_secs(options.patience);
+        turns.iter_mut().for_each(|turn| turn.wait(end));
+        for row in batch.drain(..).chain(prepared) {
+            progress.set_message(row.request.clone());
+            add(race(row, turns, options, &progress))?;
         }
-        lines.push(Line { row, times });
     }
     progress.finish_and_clear();
-    Ok(lines)
+    Ok(())
+}
+
+/// Measures a row.
+fn race(row: Row, turns: &mut [Turn], options: &CudaOptions, progress: &ProgressBar) -> Line {
+    let mut times = vec![Ok(Vec::new()); turns.len()];
+    for round in 0..options.rounds.max(1) {
+        let mut order: Vec<usize> = (0..turns.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        order.into_iter().for_each(|index| turns[index].take(&row, steps(row.kind, options.quick), &mut times[index]));
+        progress.inc(1);
+    }
+    Line { row, times }
 }
 
 /// Returns the number of measurements in a turn.
@@ -142,7 +204,6 @@ fn write(table: &Table) -> Result<()> {
     for (ending, text) in [("md", page), ("json", figures), ("svg", plot::svg(table))] {
         let path = folder.join(format!("{name}.{ending}"));
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("wrote {}", path.display());
     }
     Ok(())
 }
