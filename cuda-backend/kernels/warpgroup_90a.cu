@@ -19,8 +19,9 @@ extern __shared__ __align__(1024) char memory[];
 
 #define FOUR(sums, i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
 #define SIXTEEN(sums, i) FOUR(sums, i), FOUR(sums, i + 4), FOUR(sums, i + 8), FOUR(sums, i + 12)
-// sums += a · b for 64 rows, 128 columns and 16 elements of each, in the background.
-#define MULTIPLY(NAME)                                                                                                                     \
+#define SIXTY_FOUR(sums, i) SIXTEEN(sums, i), SIXTEEN(sums, i + 16), SIXTEEN(sums, i + 32), SIXTEEN(sums, i + 48)
+// sums += a · b for 64 rows, 128 or 256 columns and 16 elements of each, in the background.
+#define MULTIPLY_128(NAME)                                                                                                                 \
     template <bool A_ACROSS, bool B_ACROSS>                                                                                                \
     __device__ static void multiply(float (&sums)[64], Index a, Index b) {                                                                 \
         asm volatile("{\n\t.reg .pred accumulate;\n\tsetp.eq.u32 accumulate, 0, 0;\n\t"                                                    \
@@ -30,12 +31,30 @@ extern __shared__ __align__(1024) char memory[];
                      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                    \
                      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "                                   \
                      "%64, %65, accumulate, 1, 1, %66, %67;\n\t}"                                                                          \
-                     : SIXTEEN(sums, 0), SIXTEEN(sums, 16), SIXTEEN(sums, 32), SIXTEEN(sums, 48)                                           \
+                     : SIXTY_FOUR(sums, 0)                                                                                                 \
+                     : "l"(a), "l"(b), "n"(A_ACROSS), "n"(B_ACROSS));                                                                      \
+    }
+#define MULTIPLY_256(NAME)                                                                                                                 \
+    template <bool A_ACROSS, bool B_ACROSS>                                                                                                \
+    __device__ static void multiply(float (&sums)[128], Index a, Index b) {                                                                \
+        asm volatile("{\n\t.reg .pred accumulate;\n\tsetp.eq.u32 accumulate, 0, 0;\n\t"                                                    \
+                     "wgmma.mma_async.sync.aligned.m64n256k16.f32." NAME "." NAME " {"                                                     \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                              \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                                    \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                    \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                                    \
+                     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                                    \
+                     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                                    \
+                     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                        \
+                     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "                   \
+                     "%128, %129, accumulate, 1, 1, %130, %131;\n\t}"                                                                      \
+                     : SIXTY_FOUR(sums, 0), SIXTY_FOUR(sums, 64)                                                                           \
                      : "l"(a), "l"(b), "n"(A_ACROSS), "n"(B_ACROSS));                                                                      \
     }
 
 struct F16 : Binary16 {
-    MULTIPLY("f16")
+    MULTIPLY_128("f16")
+    MULTIPLY_256("f16")
 };
 
 // An operand in shared memory, as the tensor cores know it: chunks of 16 bytes in groups of 8 rows of 128 bytes, in which chunk `i` of row
@@ -86,17 +105,17 @@ template <bool ACROSS, unsigned LINES> struct Operand {
     }
 };
 
-// Computes a tile of 128 rows and 128 HALVES columns of a product.
-template <typename Type, bool A_ACROSS, bool B_ACROSS, unsigned HALVES>
+// Computes a tile of 128 rows of a product.
+template <typename Type, bool A_ACROSS, bool B_ACROSS, unsigned COLUMNS>
 __device__ inline void multiply(const char *a, const char *b, const void *bias, void *y, float *parts, const Problem &of) {
-    const unsigned COLUMNS = 128 * HALVES, SIZE = (ROWS + COLUMNS) * STEP * 2, B_AT = ROWS * STEP * 2;
+    const unsigned SIZE = (ROWS + COLUMNS) * STEP * 2, B_AT = ROWS * STEP * 2;
     unsigned stages = (unsigned)__cvta_generic_to_shared(memory), group = threadIdx.x / 128;
     Tile tile(of);
     go_to(tile.product, of, 2, a, b);
     unsigned k = min(tile.part * of.part, of.k), end = min(k + of.part, of.k), count = (end - k + STEP - 1) / STEP;
     Operand<A_ACROSS, ROWS> left(a, of.images.depth, of.m, tile.row * ROWS, k, end);
     Operand<B_ACROSS, COLUMNS> right(b, B_ACROSS ? of.n : of.b_line, of.n, tile.column * COLUMNS, k, end);
-    float sums[HALVES][64] = {};
+    float sums[COLUMNS / 2] = {};
 
     auto bring = [&](unsigned stage) {
         if (stage < count) {
@@ -119,10 +138,8 @@ __device__ inline void multiply(const char *a, const char *b, const void *bias, 
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (unsigned at = 0; at < STEP / 16; at++)
-#pragma unroll
-            for (unsigned half = 0; half < HALVES; half++)
-                Type::template multiply<A_ACROSS, B_ACROSS>(sums[half], own_a + at * step_size<A_ACROSS>() / 16,
-                                                            own_b + (at * step_size<B_ACROSS>() + half * 2 * ATOM) / 16);
+            Type::template multiply<A_ACROSS, B_ACROSS>(sums, own_a + at * step_size<A_ACROSS>() / 16,
+                                                        own_b + at * step_size<B_ACROSS>() / 16);
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         // All warpgroups have multiplied the stage before the last one.
         bring(stage + STAGES - 2);
@@ -136,30 +153,28 @@ __device__ inline void multiply(const char *a, const char *b, const void *bias, 
     float *staged = (float *)memory;
     unsigned row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
-    for (unsigned half = 0; half < HALVES; half++)
-#pragma unroll
-        for (unsigned i = 0; i < 64; i += 2) {
-            unsigned column = half * 128 + i / 4 * 8 + threadIdx.x % 4 * 2;
-            *(float2 *)(staged + staged_at<COLUMNS>(row + i % 4 / 2 * 8, column)) = make_float2(sums[half][i], sums[half][i + 1]);
-        }
+    for (unsigned i = 0; i < COLUMNS / 2; i += 2) {
+        unsigned column = i / 4 * 8 + threadIdx.x % 4 * 2;
+        *(float2 *)(staged + staged_at<COLUMNS>(row + i % 4 / 2 * 8, column)) = make_float2(sums[i], sums[i + 1]);
+    }
     __syncthreads();
     store_tile<Type, ROWS, COLUMNS>(of, tile, staged, bias, y, parts);
 }
 
-#define KERNEL(NAME, TYPE, A_ACROSS, B_ACROSS, HALVES)                                                                                     \
+#define KERNEL(NAME, TYPE, A_ACROSS, B_ACROSS, COLUMNS)                                                                                    \
     extern "C" __global__ void __launch_bounds__(GROUPS_THREADS, 1) warpgroup_##NAME(                                                      \
         unsigned *fault, unsigned step, const char *a, const char *b, const void *bias, void *y, float *parts,                             \
         const __grid_constant__ Problem of) {                                                                                              \
         GUARD;                                                                                                                             \
-        multiply<TYPE, A_ACROSS, B_ACROSS, HALVES>(a, b, bias, y, parts, of);                                                              \
+        multiply<TYPE, A_ACROSS, B_ACROSS, COLUMNS>(a, b, bias, y, parts, of);                                                             \
     }
 // For each kind of operands: `n` for rows of lines, `t` for transposed ones.
 #define KERNELS(NAME, TYPE)                                                                                                                \
-    KERNEL(NAME##_nn_256, TYPE, false, true, 2)                                                                                            \
-    KERNEL(NAME##_nt_256, TYPE, false, false, 2)                                                                                           \
-    KERNEL(NAME##_tn_256, TYPE, true, true, 2)                                                                                             \
-    KERNEL(NAME##_nn_128, TYPE, false, true, 1)                                                                                            \
-    KERNEL(NAME##_nt_128, TYPE, false, false, 1)                                                                                           \
-    KERNEL(NAME##_tn_128, TYPE, true, true, 1)
+    KERNEL(NAME##_nn_256, TYPE, false, true, 256)                                                                                          \
+    KERNEL(NAME##_nt_256, TYPE, false, false, 256)                                                                                         \
+    KERNEL(NAME##_tn_256, TYPE, true, true, 256)                                                                                           \
+    KERNEL(NAME##_nn_128, TYPE, false, true, 128)                                                                                          \
+    KERNEL(NAME##_nt_128, TYPE, false, false, 128)                                                                                         \
+    KERNEL(NAME##_tn_128, TYPE, true, true, 128)
 
 KERNELS(f16, F16)
