@@ -56,6 +56,7 @@ template <typename In> struct Memory {
     template <typename V> __device__ V value(Index elements, Index, unsigned within, V otherwise) const {
         return within ? In::value(x[elements]) : otherwise;
     }
+    __device__ void store() const {}
 };
 
 // Elements that are computed where others are loaded. The host replaces the instruction by the computation (`ptx/opening.rs`), which loads
@@ -74,6 +75,8 @@ struct Opening {
                      : "l"(place.element + elements), "l"(place.inner), "l"(place.row + rows), "l"(place.outer), "r"(within));
         return within ? value : otherwise;
     }
+    // The host stores elements here that others read: a store between loads would make each of them wait for the one before.
+    __device__ void store() const { asm volatile("// opening stores" ::: "memory"); }
 };
 
 // Reduces the elements from row `at` to row `end`, `1 << shift` rows apart. `first` is at the first of them. Those of neighbouring rows are
@@ -90,6 +93,7 @@ __device__ inline typename Rule::Value share(From first, Index at, Index end, un
         unsigned left = count - done < BATCH ? (unsigned)(count - done) : BATCH;
 #pragma unroll
         for (unsigned k = 0; k < BATCH; k++) batch[k] = first.value(k * distance, (Index)k << shift, k < left, Rule::start());
+        first.store();
 #pragma unroll
         for (unsigned k = 0; k < BATCH; k++) value = Rule::both(value, batch[k]);
     }
@@ -134,7 +138,7 @@ template <typename Rule, typename Out, typename Partial, typename From>
 __device__ inline void columns(const From &x, void *y, const Shape &shape, Index divisor, unsigned members) {
     __shared__ typename Rule::Value values[BLOCK];
     unsigned width = BLOCK / members, column = threadIdx.x & (width - 1), number = threadIdx.x / width;
-    Index strips = (shape.inner - 1) / width + 1;
+    Index strips = (shape.inner - 1 >> __ffs(width) - 1) + 1;
 #pragma unroll 1
     for (Index strip = blockIdx.x; strip < shape.outer * strips; strip += gridDim.x) {
         Index outer = strip / strips, inner = (strip - outer * strips) * width + column;

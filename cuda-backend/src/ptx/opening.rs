@@ -11,6 +11,9 @@ const BEGINNING: &str = "// opening begins ";
 /// three axes, innermost first, and the condition follow.
 const MARK: &str = "// opening ";
 
+/// Comment after the elements of a batch, where those that others read are stored.
+const STORES: &str = "// opening stores";
+
 /// Comment where a kernel would store neighbouring elements. The registers with the elements, one or four, and the number of the first
 /// element follow.
 const CLOSING: &str = "// closing ";
@@ -42,6 +45,8 @@ impl Opening {
         for line in body.lines() {
             if let Some((_, registers)) = line.split_once(BEGINNING) {
                 early = self.begin(&mut writer, &sizes, &bases, registers)?;
+            } else if line.contains(STORES) {
+                text += &std::mem::take(&mut writer.late);
             } else if let Some((_, registers)) = line.split_once(MARK) {
                 self.fill(&mut writer, &sizes, &bases, &early, registers)?;
             } else if let Some((_, registers)) = line.split_once(CLOSING) {
@@ -80,6 +85,7 @@ impl Opening {
         writer.within = Some(writer.set("pred", "setp.ne.u32", &[within, "0"]));
         let mut loaded = self.program.load(writer, sizes, bases, &place, 1, |varies| self.by_row(varies));
         loaded.iter_mut().zip(early).for_each(|(own, early)| own.extend_from_slice(early));
+        writer.defers = true;
         let value = self.program.body(writer, bases, &loaded, &[], 1)?;
         writer.line(&format!("mov.f32 \t{result}, {value};"));
         Ok(())

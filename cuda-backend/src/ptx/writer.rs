@@ -17,6 +17,9 @@ pub(super) struct Writer {
     pub element: String,
     /// Register with a predicate, if elements are loaded and stored only where it is true.
     pub within: Option<String>,
+    /// True if stores belong to `late`, which stands behind the loads of other elements.
+    pub defers: bool,
+    pub late: String,
     /// Registers with the number of elements, the number of the thread, and the number of threads that share the elements.
     elements: String,
     thread: String,
@@ -193,7 +196,12 @@ impl Writer {
         });
         let joined: Vec<String> = joined.collect();
         let guard = self.within.as_ref().map_or(String::new(), |within| format!("@{within} "));
+        let start = self.body.len();
         self.line(&format!("{guard}st.global{memory} \t[{address}], {};", vector(&joined)));
+        // The registers of the kernel may have other values later, so the address does not wait.
+        if self.defers {
+            self.late += &self.body.split_off(start);
+        }
     }
 
     /// Calls the function of an op, and returns the register with its result.
