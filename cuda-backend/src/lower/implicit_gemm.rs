@@ -16,6 +16,10 @@ static FILTER_GRAD_TILES: [Tile; 2] = [TALL, SMALL];
 const MAX_KINDS: usize = 4;
 /// Smallest number of columns, and smallest length of a window, from which a tile is better used than direct kernels use their loads.
 const SMALLEST: u32 = 16;
+/// The same for plain products, whose loads have no windows.
+const SMALLEST_PRODUCT: u32 = 8;
+/// Number of pixels from which the sums of a filter's gradient are so long that a tile is better whatever its size.
+const MANY: u32 = 1024;
 /// Numbers of elements are below this.
 const LIMIT: u64 = 1 << 31;
 
@@ -75,6 +79,11 @@ impl Convolution {
     /// True if each pixel of the result is a product of one pixel of the images and the filter.
     fn is_product(&self) -> bool {
         [self.down, self.across].iter().all(|axis| axis.kernel == 1 && axis.stride == 1 && axis.before == 0 && axis.input == axis.output)
+    }
+
+    /// Returns the smallest number of columns, and the smallest length of a window, for tiles.
+    fn smallest(&self) -> u32 {
+        if self.is_product() { SMALLEST_PRODUCT } else { SMALLEST }
     }
 
     /// Returns the shapes of the product of the images with the filter.
@@ -156,7 +165,8 @@ impl Convolution {
     /// Returns the launches of a convolution, or `None` if a direct kernel is better.
     pub(super) fn forward(&self, bias: Option<usize>, target: &Target) -> Option<Vec<KernelCall>> {
         let windows = self.windows();
-        if !self.fits() || windows.length() < SMALLEST.into() || self.filters < SMALLEST {
+        let smallest = self.smallest();
+        if !self.fits() || windows.length() < smallest.into() || self.filters < smallest {
             return None;
         }
         let end = End::stored(bias, Argument::Output(0));
@@ -169,7 +179,8 @@ impl Convolution {
     /// Returns the launches of the images' gradient, or `None` if a direct kernel is better.
     pub(super) fn input_grad(&self, target: &Target) -> Option<Vec<KernelCall>> {
         let kinds = self.kinds();
-        if !self.fits() || kinds.is_empty() || self.channels < SMALLEST || self.filters < SMALLEST {
+        let smallest = self.smallest();
+        if !self.fits() || kinds.is_empty() || self.channels < smallest || self.filters < smallest {
             return None;
         }
         let end = End::stored(None, Argument::Output(0));
@@ -183,7 +194,8 @@ impl Convolution {
     /// Returns the launches of the filter's gradient, or `None` if a direct kernel is better.
     pub(super) fn filter_grad(&self, target: &Target) -> Option<Vec<KernelCall>> {
         let windows = self.windows();
-        if !self.fits() || windows.length() < SMALLEST.into() || self.filters < SMALLEST {
+        let is_small = windows.length() < SMALLEST.into() || self.filters < SMALLEST;
+        if !self.fits() || is_small && windows.m < MANY {
             return None;
         }
         let end = End::stored(None, Argument::Output(0));
@@ -261,5 +273,10 @@ mod tests {
         let target = &Target::ORIN;
         assert!(few(3, 32).forward(None, target).is_some() && few(1, 32).forward(None, target).is_none());
         assert!(few(32, 8).forward(None, target).is_none() && few(3, 32).input_grad(target).is_none());
+        let product = Convolution { channels: 8, filters: 8, ..convolution(8, 1, 1, 1) };
+        assert!(product.forward(None, target).is_some() && product.input_grad(target).is_some());
+        // A filter with few elements has a long sum for each of them, or not.
+        let gradient = |input, filters| Convolution { filters, ..convolution(input, 3, 1, 1) }.filter_grad(target).is_some();
+        assert_eq!([(8, 64), (8, 8), (32, 8)].map(|(input, filters)| gradient(input, filters)), [true, false, true]);
     }
 }
