@@ -91,7 +91,7 @@ template <bool STEPS, bool CLOSES> __device__ inline End<STEPS, CLOSES> end_of(u
 
 // y = a · b. Block (x, y, z) computes tile x of product y, and of each following product that is a multiple of the grid's height away, for
 // the elements of the sums from z * each to before (z + 1) * each. If the grid has some depth, new_w is a workspace for the parts.
-template <typename T, bool STEPS, bool CLOSES>
+template <typename T, bool WHOLE, bool STEPS, bool CLOSES>
 __device__ inline void gemm(const float *a, const float *b, const Shapes &of, unsigned products, unsigned each, END_PARAMETERS) {
     __shared__ __align__(16) float memory[T::SHARED];
     unsigned down = (of.m - 1) / T::ROWS + 1, along = (of.n - 1) / T::COLUMNS + 1;
@@ -102,8 +102,8 @@ __device__ inline void gemm(const float *a, const float *b, const Shapes &of, un
     for (unsigned product = blockIdx.y; product < products; product += gridDim.y) {
         const float *own_a = a, *own_b = b;
         go_to(product, of, own_a, own_b);
-        Matrix<T::ROWS, T::DEPTH, T::THREADS> left(own_a, of.m, of.k, !of.flip_a, first_row, from, until);
-        Matrix<T::COLUMNS, T::DEPTH, T::THREADS> right(own_b, of.n, of.k, of.flip_b, first_column, from, until);
+        Matrix<T::ROWS, T::DEPTH, T::THREADS, WHOLE> left(own_a, of.m, of.k, !of.flip_a, first_row, from, until);
+        Matrix<T::COLUMNS, T::DEPTH, T::THREADS, WHOLE> right(own_b, of.n, of.k, of.flip_b, first_column, from, until);
         Sums<T> sums;
         multiply<T>(memory, left, right, until - from, sums);
         Index start = ((Index)blockIdx.z * products + product) * of.m * of.n;
@@ -131,12 +131,12 @@ __device__ inline void sum(const float *parts, unsigned count, Index elements, u
     }
 }
 
-#define GEMM(NAME, TILE, BLOCKS, STEPS, CLOSES)                                                                                            \
+#define GEMM(NAME, TILE, BLOCKS, WHOLE, STEPS, CLOSES)                                                                                     \
     extern "C" __global__ void __launch_bounds__(TILE::THREADS, BLOCKS)                                                                    \
     NAME(unsigned *fault, unsigned step, const float *a, const float *b, const __grid_constant__ Shapes of, unsigned products,             \
          unsigned each, END_PARAMETERS) {                                                                                                  \
         GUARD;                                                                                                                             \
-        gemm<TILE, STEPS, CLOSES>(a, b, of, products, each, END_ARGUMENTS);                                                                \
+        gemm<TILE, WHOLE, STEPS, CLOSES>(a, b, of, products, each, END_ARGUMENTS);                                                         \
     }
 #define SUM(NAME, Q, STEPS, CLOSES)                                                                                                        \
     extern "C" __global__ void __launch_bounds__(256)                                                                                      \
@@ -146,20 +146,24 @@ __device__ inline void sum(const float *parts, unsigned count, Index elements, u
     }
 
 typedef Tile<128, 128, 8, 4, 2> Large;
+// For operands whose quads all exist. One block is resident, but it has fewer other instructions.
+typedef Tile<128, 128, 16, 4, 2> Deep;
 typedef Tile<64, 64, 16, 2, 2> Small;
 typedef Tile<128, 32, 8, 4, 1> Narrow;
 typedef Tile<32, 128, 8, 1, 4> Flat;
 
-GEMM(gemm_128x128_f32, Large, 2, false, false)
-GEMM(gemm_64x64_f32, Small, 4, true, false)
-GEMM(gemm_128x32_f32, Narrow, 4, false, false)
-GEMM(gemm_32x128_f32, Flat, 4, false, false)
+GEMM(gemm_128x128_f32, Large, 2, false, false, false)
+GEMM(gemm_128x128_f32_whole, Deep, 1, true, false, false)
+GEMM(gemm_64x64_f32, Small, 4, false, true, false)
+GEMM(gemm_128x32_f32, Narrow, 4, false, false, false)
+GEMM(gemm_32x128_f32, Flat, 4, false, false, false)
 SUM(gemm_sum_f32, float, true, false)
 SUM(gemm_sum_f32_4, float4, true, false)
 
-GEMM(gemm_128x128_f32_closing, Large, 2, false, true)
-GEMM(gemm_64x64_f32_closing, Small, 4, false, true)
-GEMM(gemm_128x32_f32_closing, Narrow, 4, false, true)
-GEMM(gemm_32x128_f32_closing, Flat, 4, false, true)
+GEMM(gemm_128x128_f32_closing, Large, 2, false, false, true)
+GEMM(gemm_128x128_f32_whole_closing, Deep, 1, true, false, true)
+GEMM(gemm_64x64_f32_closing, Small, 4, false, false, true)
+GEMM(gemm_128x32_f32_closing, Narrow, 4, false, false, true)
+GEMM(gemm_32x128_f32_closing, Flat, 4, false, false, true)
 SUM(gemm_sum_f32_closing, float, false, true)
 SUM(gemm_sum_f32_4_closing, float4, false, true)

@@ -93,8 +93,8 @@ __device__ inline float4 quad_at(const float *from, int inside, bool whole) {
     return quad;
 }
 
-// A matrix whose lines are contiguous, or have their elements in contiguous rows.
-template <unsigned LINES, unsigned DEPTH, unsigned THREADS> struct Matrix {
+// A matrix whose lines are contiguous, or have their elements in contiguous rows. If it is WHOLE, all quads exist or do not.
+template <unsigned LINES, unsigned DEPTH, unsigned THREADS, bool WHOLE = false> struct Matrix {
     typedef Places<LINES, DEPTH, THREADS> Own;
 
     Own places;
@@ -105,7 +105,7 @@ template <unsigned LINES, unsigned DEPTH, unsigned THREADS> struct Matrix {
 
     // The lines from `first` on, and their elements from `from` to before `end`. The matrix has `all` lines of `k` elements.
     __device__ inline Matrix(const float *matrix, unsigned all, unsigned k, bool along, unsigned first, unsigned from, unsigned end)
-        : places{along}, whole((along ? k : all) % QUAD == 0) {
+        : places{along}, whole(WHOLE || (along ? k : all) % QUAD == 0) {
         Index pitch = along ? k : all;
         unsigned line = places.line(), p = places.p();
         // A tile needs no more than this of a matrix with more lines, or of longer ones.
@@ -122,7 +122,7 @@ template <unsigned LINES, unsigned DEPTH, unsigned THREADS> struct Matrix {
         for (unsigned i = 0; i < Own::EACH; i++) {
             int own_lines = lines - (int)(i * places.line_step()), own_left = left - (int)(i * places.p_step());
             bool exists = own_lines > 0 && own_left > 0;
-            quads[i] = quad_at(next + i * quad_step, exists ? places.along ? own_left : own_lines : 0, whole);
+            quads[i] = quad_at(next + i * quad_step, exists ? places.along ? own_left : own_lines : 0, WHOLE || whole);
         }
     }
 

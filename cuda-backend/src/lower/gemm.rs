@@ -98,7 +98,8 @@ fn tiled(shapes: &Shapes, size: &Size, plan: &Plan, [a, b]: [usize; 2], end: &En
     let sizes = sizes.map(|size| Argument::Words(vec![size]));
     let arguments = operands.into_iter().chain(sizes).chain(end.clone().arguments()).collect();
     let grid = [size.tiles(tile) as u32, size.products.min(MAX_HEIGHT) as u32, *parts];
-    let code = Code::stored("gemm", format!("gemm_{}_f32", tile.name()));
+    let whole = if **tile == SQUARE && shapes.have_whole_quads() { "_whole" } else { "" };
+    let code = Code::stored("gemm", format!("gemm_{}_f32{whole}", tile.name()));
     KernelCall { code, grid, block: [tile.threads, 1, 1], shared: 0, arguments }
 }
 
