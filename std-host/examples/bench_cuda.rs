@@ -109,6 +109,18 @@ fn once(scope: &Eager, mut call: impl FnMut() -> Result<()> + 'static) -> Step {
     Box::new(move || time(&device, &mut call))
 }
 
+/// Returns a step that is one call, whose time ends when it returns. The rest of the device's work is not part of it.
+fn answered(scope: &Eager, mut call: impl FnMut() -> Result<()> + 'static) -> Step {
+    let device = scope.device();
+    Box::new(move || {
+        let start = Instant::now();
+        call()?;
+        let elapsed = start.elapsed();
+        device.synchronize()?;
+        Ok(elapsed.as_secs_f64() * 1e3)
+    })
+}
+
 /// Returns a step that repeats a call for some milliseconds, then waits for the device. Its time is the mean of the calls.
 fn repeated(scope: &Eager, call: impl Fn() -> Result<()> + 'static) -> Step {
     let (device, mut calls) = (scope.device(), 1u32);

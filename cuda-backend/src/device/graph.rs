@@ -1,5 +1,6 @@
 //! The steps of a compiled function: each run of kernels is a CUDA graph, which the driver launches at once.
 
+use crate::device::arrival::Early;
 use crate::device::launch::{Operand, Ready};
 use crate::device::merge::{Merged, merge, overlap};
 use crate::device::order::{Effects, order};
@@ -15,6 +16,9 @@ use gradlet_core::{Error, Result, TensorType};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Number of kernels up to which they are launched one by one.
+const FEW: usize = 2;
+
 /// Steps of a compiled function.
 pub(crate) struct Recording {
     device: Arc<Shared>,
@@ -23,7 +27,7 @@ pub(crate) struct Recording {
 }
 
 /// A step with its launches.
-struct Prepared {
+pub(super) struct Prepared {
     /// The op, or `None` for a group.
     op: Option<StepOp>,
     on_host: bool,
@@ -40,6 +44,8 @@ struct Prepared {
 enum Part {
     /// Steps whose kernels are a graph.
     Graph(Range<usize>, Mutex<Option<Graph>>),
+    /// Steps with so few kernels that a graph would take longer than they do.
+    Kernels(Range<usize>),
     /// A step that the host computes, or several steps of a collective op.
     Host(Range<usize>),
     /// A step that cuBLASLt computes, which knows streams and no nodes of graphs.
@@ -61,7 +67,20 @@ impl Recording {
                 _ => parts.push(Part::Graph(index..index + 1, Mutex::default())),
             }
         }
+        for part in &mut parts {
+            if let Part::Graph(range, _) = part
+                && Prepared::are_few(&steps[range.clone()])
+            {
+                *part = Part::Kernels(range.clone());
+            }
+        }
         Ok(Recording { device: device.clone(), steps, parts })
+    }
+
+    /// Launches the kernels of the steps of `range`, one by one.
+    fn launch_each(&self, range: &Range<usize>, bases: &[u64]) -> Result<(), (usize, Error)> {
+        let _turn = self.device.turn();
+        range.clone().try_for_each(|index| self.steps[index].launch(&self.device, bases).map_err(|error| (index, error)))
     }
 
     /// Runs the steps of `range`, which the host computes or a collective op combines.
@@ -90,7 +109,7 @@ impl Recording {
         };
         let graph = kept.insert(graph.map_err(here)?);
         let _turn = self.device.turn();
-        let fault = graph.run(&self.device).map_err(here)?;
+        let fault = graph.run(&self.device, bases).map_err(here)?;
         if fault == NO_FAULT {
             return Ok(());
         }
@@ -105,6 +124,7 @@ impl Recorded for Recording {
     fn run(&self, bases: &[u64]) -> Result<(), (usize, Error)> {
         self.parts.iter().try_for_each(|part| match part {
             Part::Graph(range, graph) => self.launch(range, graph, bases),
+            Part::Kernels(range) => self.launch_each(range, bases),
             Part::Host(range) => self.on_host(range.clone(), bases).map_err(|error| (range.start, error)),
             Part::Product(index) => self.steps[*index].multiply(&self.device, bases).map_err(|error| (*index, error)),
         })
@@ -172,6 +192,11 @@ impl Prepared {
         Effects::new(&self.inputs, &self.outputs, launches.iter().any(Ready::needs_workspace), self.refuses)
     }
 
+    /// Returns the outputs that are buffers of the program, not scratch memory.
+    pub(super) fn results(&self) -> impl Iterator<Item = &Slot> {
+        self.outputs.iter().filter(|slot| slot.base != 0)
+    }
+
     fn name(&self) -> &str {
         self.op.as_ref().map_or("a group", |op| op.op.name)
     }
@@ -190,6 +215,19 @@ impl Prepared {
             changed |= launch.place(|operand| self.address(operand, bases))?;
         }
         Ok((launches, changed))
+    }
+
+    /// True if steps have few kernels, none of which may refuse its data.
+    fn are_few(steps: &[Prepared]) -> bool {
+        let count = |step: &Prepared| step.launches.lock().unwrap_or_else(PoisonError::into_inner).len();
+        steps.iter().map(count).sum::<usize>() <= FEW && !steps.iter().any(|step| step.refuses)
+    }
+
+    /// Launches the kernels.
+    fn launch(&self, device: &Shared, bases: &[u64]) -> Result<()> {
+        let (launches, _) = self.place(bases)?;
+        let work = device.work()?;
+        launches.iter().try_for_each(|launch| launch.launch(work.driver, work.stream))
     }
 
     /// Launches the product that cuBLASLt computes.
@@ -245,6 +283,8 @@ struct Graph {
     nodes: Vec<Vec<Handle>>,
     /// Where the fault word arrives, in pinned memory, and the event after that, if a step may refuse its data.
     landing: Option<(*mut u32, Handle)>,
+    /// The results that the host may read before the graph has ended.
+    early: Early,
 }
 
 // SAFETY: graphs and pinned memory are not tied to a thread. A graph has a lock.
@@ -254,7 +294,7 @@ impl Graph {
     fn new(device: &Arc<Shared>, steps: &[Prepared], bases: &[u64]) -> Result<Graph> {
         let driver = device.stream().enter()?;
         let (null, device) = (std::ptr::null_mut(), device.clone());
-        let mut graph = Graph { device, graph: null, executable: null, nodes: Vec::new(), landing: None };
+        let mut graph = Graph { device, graph: null, executable: null, nodes: Vec::new(), landing: None, early: Early::default() };
         let effects: Vec<Effects> = steps.iter().map(Prepared::effects).collect();
         let last_check = effects.iter().rposition(Effects::refuses);
         // SAFETY: the first argument is a place for the handle.
@@ -266,6 +306,9 @@ impl Graph {
             for launch in launches.iter() {
                 nodes.push(graph.add_kernel(driver, launch, &before)?);
                 before = nodes[nodes.len() - 1..].to_vec();
+            }
+            if let Some(&node) = nodes.last().filter(|_| index + 1 < steps.len()) {
+                graph.early.add(driver, graph.graph, &steps[index], node)?;
             }
             graph.nodes.push(nodes);
             if last_check == Some(index) {
@@ -322,11 +365,12 @@ impl Graph {
     }
 
     /// Launches the graph. If steps may refuse their data, waits for the last of them. Returns the number of the step that has refused.
-    fn run(&self, device: &Shared) -> Result<u32> {
+    fn run(&self, device: &Shared, bases: &[u64]) -> Result<u32> {
         let work = device.work()?;
         // SAFETY: the graph and the stream exist.
         work.driver.check("cuGraphLaunch", unsafe { (work.driver.api().launch_graph)(self.executable, work.stream) })?;
         drop(work);
+        device.launched(&self.early, bases);
         let Some((landing, event)) = self.landing else { return Ok(NO_FAULT) };
         device.stream().wait_for(event)?;
         // SAFETY: the copy is done, and nothing else writes the word.
@@ -338,7 +382,8 @@ impl Drop for Graph {
     fn drop(&mut self) {
         let _ = self.device.stream().synchronize();
         let Ok(driver) = self.device.stream().enter() else { return };
-        destroy_events(driver, self.landing.as_slice().iter().map(|(_, event)| *event));
+        self.device.ended(&self.early);
+        destroy_events(driver, self.landing.as_slice().iter().map(|(_, event)| *event).chain(self.early.events()));
         // SAFETY: all work is done, and nothing else has the handles.
         unsafe {
             if !self.executable.is_null() {

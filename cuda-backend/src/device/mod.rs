@@ -1,5 +1,6 @@
 //! A device on a GPU: gradlet's interface of devices with remote memory.
 
+mod arrival;
 mod borrowed;
 mod graph;
 mod host_ops;
@@ -24,6 +25,7 @@ use crate::gpu::workspace::Workspace;
 use crate::lower::call::KernelCall;
 use crate::lower::product::Product;
 use crate::lower::{self, Job, Target, TensorCores};
+use arrival::{Arrivals, Early};
 use gradlet_core::custom_op::{Call, Kernel, OpDef};
 use gradlet_core::device::{Backend, Fuses, Imported, Launch, Placed, Recorded, Refused, Remote, Step};
 use gradlet_core::{DType, Device, Error, Result, TensorType, ops};
@@ -79,6 +81,7 @@ pub(crate) struct Shared {
     host_ops: HostOps,
     stream: Stream,
     ahead: Ahead,
+    arrivals: Mutex<Arrivals>,
     memory: Mutex<Memory>,
     /// The word to which a kernel writes the number of a step that refuses its data.
     fault: Allocation,
@@ -100,7 +103,8 @@ impl Shared {
         let (turn, bed, bell) = (Mutex::default(), Mutex::default(), Condvar::new());
         let (target, workspace) = (target(gpu, options), Workspace::new(&context, options.workspace));
         let (ahead, tuner) = (Ahead::new(&context), Tuner::new(gpu, kind, options.tune));
-        let shared = Shared { name: name.into(), target, workspace, tuner, host_ops, stream, ahead, memory, fault, turn, bed, bell };
+        let (name, arrivals) = (name.into(), Mutex::default());
+        let shared = Shared { name, target, workspace, tuner, host_ops, stream, ahead, arrivals, memory, fault, turn, bed, bell };
         shared.clear_fault()?;
         Ok(shared)
     }
@@ -143,6 +147,28 @@ impl Shared {
     /// Begins work on the stream, which comes after all copies from the host. The caller drops the result when the work is on the stream.
     pub(crate) fn work(&self) -> Result<Begun<'_>> {
         self.ahead.work(self.stream.enter()?, self.stream.handle())
+    }
+
+    /// Notes the results of a graph that was launched.
+    fn launched(&self, early: &Early, bases: &[u64]) {
+        self.arrivals().launched(early, bases, self.ahead.last());
+    }
+
+    /// Forgets the results of a graph that ends.
+    fn ended(&self, early: &Early) {
+        self.arrivals().forget(early);
+    }
+
+    /// If the `bytes` bytes at address `from` are a result for which the graph has an event, waits for it. Returns true in this case.
+    fn wait_for_arrival(&self, from: u64, bytes: usize) -> Result<bool> {
+        // Held while the event is in use.
+        let arrivals = self.arrivals();
+        let event = arrivals.event(from, bytes, self.ahead.last());
+        event.map(|event| self.stream.wait_for(event)).transpose().map(|waited| waited.is_some())
+    }
+
+    fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Address of the fault word.
@@ -293,8 +319,16 @@ impl Shared {
     /// Copies the bytes at address `from` to the host.
     pub(crate) fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
         let host = self.memory().host(from);
-        let Some(place) = host else { return self.work().and_then(|_work| self.stream.download(from, bytes)) };
-        self.stream.synchronize()?;
+        let has_arrived = self.wait_for_arrival(from, bytes.len())?;
+        let Some(place) = host else {
+            return match has_arrived {
+                true => self.ahead.download(from, bytes),
+                false => self.work().and_then(|_work| self.stream.download(from, bytes)),
+            };
+        };
+        if !has_arrived {
+            self.stream.synchronize()?;
+        }
         // SAFETY: as in `upload`.
         unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())

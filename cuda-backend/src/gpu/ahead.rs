@@ -98,16 +98,28 @@ impl Ahead {
         order.marks.iter().find(|(number, _)| *number >= user).map(|(_, event)| Some(*event))
     }
 
+    fn copies(&self) -> Result<&Stream> {
+        if let Some(copies) = self.copies.get() {
+            return Ok(copies);
+        }
+        // Of two threads that arrive here together, one drops its stream.
+        let _ = self.copies.set(Stream::new(&self.context)?);
+        self.copies.get().ok_or(gradlet_core::Error::Internal)
+    }
+
+    /// Returns the number of the last work.
+    pub(crate) fn last(&self) -> u64 {
+        self.order().last
+    }
+
+    /// Copies the bytes at address `from`, which no work writes any more, to the host.
+    pub(crate) fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
+        self.copies()?.download(from, bytes)
+    }
+
     /// Copies `bytes` to address `to`, after the event `user`.
     pub(crate) fn upload(&self, bytes: &[u8], to: Address, user: Option<Handle>) -> Result<()> {
-        let copies = match self.copies.get() {
-            Some(copies) => copies,
-            None => {
-                // Of two threads that arrive here together, one drops its stream.
-                let _ = self.copies.set(Stream::new(&self.context)?);
-                self.copies.get().ok_or(gradlet_core::Error::Internal)?
-            }
-        };
+        let copies = self.copies()?;
         if let Some(event) = user {
             let driver = copies.enter()?;
             // SAFETY: the stream exists. So does the event: it is destroyed with this value.

@@ -1,6 +1,6 @@
 //! Training steps and inference of models.
 
-use super::{Request, Step, numbers, once, random};
+use super::{Request, Step, answered, numbers, once, random};
 use gradlet::layers::{
     Activation, Add, Conv2D, Dense, Flatten, Functional, GlobalAveragePooling1D, LSTM, Layer, LayerNormalization, MaxPool2D,
     MultiHeadAttention, Padding, Sequential,
@@ -120,7 +120,7 @@ fn training(subject: Subject, scope: &Eager, policy: DTypePolicy) -> Result<Step
 fn batch_to_loss(subject: Subject, scope: &Eager, policy: DTypePolicy) -> Step {
     let (pixels, labels) = (subject.pixels(), subject.labels());
     let (train, scope_of_calls, dims) = (traced(subject.model, policy), scope.clone(), subject.dims);
-    once(scope, move || {
+    answered(scope, move || {
         let device = scope_of_calls.device();
         let (x, y) = (Tensor::new(&device, &pixels, &dims)?, Tensor::new(&device, &labels, &dims[..1])?);
         train.call(&scope_of_calls, (x, y))?.item::<f32>().map(drop)

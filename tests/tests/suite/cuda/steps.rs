@@ -2,7 +2,7 @@
 
 use crate::cnn::{Cnn, bytes};
 use gradlet::cuda::Options;
-use gradlet_core::{Result, Tensor, ops};
+use gradlet_core::{Eager, Function, Result, Scope, Tensor, Variable, ops};
 use gradlet_tests::gpu::Emulator;
 
 #[test]
@@ -33,6 +33,33 @@ fn a_batch_is_one_upload_for_each_tensor() -> Result<()> {
     assert_eq!((counts.uploads, counts.kernel_launches, counts.synchronizations), (2, 0, 0), "{counts:?}");
     let (x, _) = batch?;
     assert_eq!(bytes(&x), bytes(&Cnn::new(&ops::portable_cpu(), 1)?.batch(0)?.0));
+    Ok(())
+}
+
+/// Steps that share no memory may run in any order, and the emulator runs the last one first. An argument may be the value of a variable that
+/// the function changes, or the same tensor as another argument.
+#[test]
+fn an_argument_keeps_its_value_while_its_variable_changes() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let scope = Eager::new(&emulator.device()?);
+    let variable = Variable::new(&scope, "v", &Tensor::new(&scope.device(), &[1f32, 2.0, 3.0, 4.0], &[4])?)?;
+    let own = variable.clone();
+    let step = Function::new(move |scope: &dyn Scope, (x, z): (Tensor, Tensor)| {
+        let sums = x.cumsum(0, false, false)?.add(&z.cumsum(0, false, true)?)?;
+        scope.assign_add(&own, &Tensor::full(&scope.device(), 10f32, &[4])?)?;
+        let after = scope.read(&own)?.cumsum(0, true, false)?;
+        Ok((sums, after))
+    });
+    for round in 0..4 {
+        let (x, offset) = (scope.read(&variable)?, round as f32 * 10.0);
+        let (sums, after) = step.call(&scope, (x.clone(), x.clone()))?;
+        let expected = [1f32, 3.0, 6.0, 10.0].into_iter().zip([10f32, 9.0, 7.0, 4.0]).map(|(one, other)| one + other + 5.0 * offset);
+        assert_eq!(sums.to_vec::<f32>()?, expected.collect::<Vec<_>>(), "round {round}");
+        let sum = |index: usize| (1..=index).map(|value| value as f32 + offset + 10.0).sum::<f32>();
+        assert_eq!(after.to_vec::<f32>()?, (0..4).map(sum).collect::<Vec<_>>(), "round {round}");
+        assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0].map(|value| value + offset), "round {round}");
+    }
+    assert_eq!(emulator.report(), "");
     Ok(())
 }
 
