@@ -105,7 +105,7 @@ fn is_pointwise([down, across]: &[Axis; 2], attributes: &Attributes) -> bool {
 /// Bytes for the lines of padded windows, or for a tile of which only a part is written.
 fn lines(axes: &[Axis; 2], attributes: &Attributes, c: u32, co: u32) -> Option<u32> {
     let windows = if is_pointwise(axes, attributes) { 0 } else { attributes.kernel[1].checked_mul(c)? };
-    let cut = if (axes[0].output * axes[1].output).is_multiple_of(PIXELS) { 0 } else { co };
+    let cut = if axes[0].output.checked_mul(axes[1].output)?.is_multiple_of(PIXELS) { 0 } else { co };
     windows.max(cut).checked_mul(PIXELS as u32)
 }
 

@@ -18,8 +18,7 @@ pub(super) struct Block<'a> {
 }
 
 /// Calls `work` with blocks of rows of a result of `axes`, and with memory for the field of each. If `parallel` is true, threads share the
-/// blocks.
-/// A pixel of x and of the result has `channels` channels. A row of the input takes `row` bytes of the cache.
+/// blocks. A pixel of x and of the result has `channels` channels. A row of the input takes `row` bytes of the cache.
 pub(super) fn blocks(
     parallel: bool,
     axes: [Axis; 2],
