@@ -3,6 +3,7 @@
 use crate::device::arrival::Early;
 use crate::device::launch::{Operand, Ready};
 use crate::device::merge::{Merged, merge, overlap};
+use crate::device::moments;
 use crate::device::order::{Effects, order};
 use crate::device::{NO_FAULT, Shared, Work, may_refuse};
 use crate::driver::Driver;
@@ -53,8 +54,9 @@ enum Part {
 }
 
 impl Recording {
-    pub(crate) fn new(device: &Arc<Shared>, steps: Vec<Step>) -> Result<Recording> {
-        let merged = merge(&steps, &device.target())?;
+    pub(crate) fn new(device: &Arc<Shared>, mut steps: Vec<Step>) -> Result<Recording> {
+        let mut merged = merge(&steps, &device.target())?;
+        moments::join(&mut steps, &mut merged, &device.target());
         let prepare = |(index, (step, merged))| Prepared::new(device, step, merged, index as u32);
         let steps: Vec<Prepared> = steps.into_iter().zip(merged).enumerate().map(prepare).collect::<Result<_>>()?;
         let mut parts: Vec<Part> = Vec::new();

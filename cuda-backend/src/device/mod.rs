@@ -6,6 +6,7 @@ mod graph;
 mod host_ops;
 mod launch;
 mod merge;
+mod moments;
 mod options;
 mod order;
 mod part;

@@ -95,11 +95,11 @@ macro_rules! files {
     };
 }
 
-static FILES: [File; 21] = files! {
+static FILES: [File; 22] = files! {
     functions: false, steps: false, reduce: false, scan: false, softmax: false, top_k: false, linalg: true, conv: true, pool: true,
     gemm: true, thin: false, implicit_gemm: false, depthwise: false, tensor_core_80: false, depthwise_80: false, warpgroup_90a: false,
     array: false, scatter: false, all_reduce: false,
-    fast_reduce: true, fast_softmax: false,
+    fast_reduce: true, fast_softmax: false, moments: true,
 };
 
 fn file_named(name: &str) -> Result<&'static File> {

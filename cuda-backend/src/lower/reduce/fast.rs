@@ -1,8 +1,8 @@
 //! Reductions and softmax of rows and columns whose sums have an order of their own, for devices that are not strict.
 
 use super::{Groups, Lanes, elements, operands};
-use crate::lower::Job;
 use crate::lower::call::{Argument, BLOCK, KernelCall};
+use crate::lower::{Job, Target};
 use crate::ptx::Code;
 use crate::ptx::opening::Opening;
 use gradlet_core::custom_op::OpDef;
@@ -32,7 +32,7 @@ pub(super) fn has_kernel(op: &OpDef, dtype: DType) -> bool {
 
 /// Kernels that reduce a part of a tensor in each block.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kernel {
+pub(super) enum Kernel {
     Rows,
     Columns,
     /// Rows that consist of the values of parts.
@@ -43,12 +43,12 @@ enum Kernel {
 /// result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
-    kernel: Kernel,
-    outer: u64,
-    extent: u64,
-    inner: u64,
-    part: u64,
-    members: u64,
+    pub(super) kernel: Kernel,
+    pub(super) outer: u64,
+    pub(super) extent: u64,
+    pub(super) inner: u64,
+    pub(super) part: u64,
+    pub(super) members: u64,
 }
 
 impl Shape {
@@ -69,19 +69,18 @@ impl Shape {
     /// Sets the number of threads for a result: as many as have about a batch of elements, but so few that neighbouring threads still have
     /// many columns.
     fn with_members(mut self) -> Shape {
-        let most = if self.inner == 1 { u64::from(BLOCK) } else { u64::from(BLOCK) / self.inner.next_power_of_two().min(WIDE) };
-        self.members = self.part.div_ceil(BATCH).next_power_of_two().min(most);
+        self.members = self.part.div_ceil(BATCH).next_power_of_two().min(most_members(self.inner));
         self
     }
 
     /// Number of blocks that take all results.
-    fn blocks(&self) -> u64 {
+    pub(super) fn blocks(&self) -> u64 {
         let width = u64::from(BLOCK) / self.members;
         if self.inner == 1 { self.outer.div_ceil(width) } else { self.outer * self.inner.div_ceil(width) }
     }
 
     /// Divides the rows into parts, if there are too few results to fill the GPU. The parts of a result have at most `room` values.
-    fn with_parts(mut self, multiprocessors: u64, room: u64) -> Shape {
+    pub(super) fn with_parts(mut self, multiprocessors: u64, room: u64) -> Shape {
         let all = self.extent.saturating_mul(u64::from(BLOCK) / self.members.max(1)) / LEAST;
         let parts = (multiprocessors * FULL / self.blocks()).min(all).min(room);
         if parts > 1 {
@@ -90,13 +89,18 @@ impl Shape {
         self.with_members()
     }
 
-    fn parts(&self) -> u64 {
+    pub(super) fn parts(&self) -> u64 {
         self.extent.div_ceil(self.part)
     }
 
     /// Returns the numbers of elements after which the inner, the reduced and the outer axis end.
     pub(super) fn ends(&self) -> [u64; 3] {
         [self.inner, self.inner * self.extent, self.inner * self.extent * self.outer]
+    }
+
+    /// Returns the kernels' structure.
+    pub(super) fn argument(&self) -> Argument {
+        Argument::Structure([self.outer, self.extent, self.inner, self.part].map(Argument::Wide).to_vec())
     }
 
     /// Returns the launch that reduces `x` to `y`, or to the values of parts.
@@ -108,9 +112,8 @@ impl Shape {
             Kernel::Rows | Kernel::Parts => "rows",
             Kernel::Columns => "columns",
         };
-        let shape = [self.outer, self.extent, self.inner, self.part].map(Argument::Wide).to_vec();
         let members = Argument::Words(vec![self.members as u32]);
-        let arguments = [y, Argument::Structure(shape), Argument::Wide(divisor), members].into_iter();
+        let arguments = [y, self.argument(), Argument::Wide(divisor), members].into_iter();
         let (file, dtype) = ("fast_reduce", job.dtype());
         let (code, arguments) = match x {
             Elements::Memory(x) => {
@@ -121,7 +124,7 @@ impl Shape {
                 (Code::Opened { file, entry, opening: opening.clone() }, arguments.chain(others.iter().cloned()).collect())
             }
         };
-        KernelCall { code, grid: [looping(self.blocks(), job), self.parts() as u32, 1], block: [BLOCK, 1, 1], shared: 0, arguments }
+        KernelCall { code, grid: [looping(self.blocks(), &job.target), self.parts() as u32, 1], block: [BLOCK, 1, 1], shared: 0, arguments }
     }
 
     /// Returns the launches that reduce `x` to `results` results at `y`.
@@ -139,6 +142,11 @@ impl Shape {
     }
 }
 
+/// Returns the largest number of threads for each of `inner` neighbouring results.
+pub(super) fn most_members(inner: u64) -> u64 {
+    if inner == 1 { u64::from(BLOCK) } else { u64::from(BLOCK) / inner.next_power_of_two().min(WIDE) }
+}
+
 /// The elements that a launch reduces.
 pub(super) enum Elements {
     /// Those of a tensor.
@@ -148,8 +156,8 @@ pub(super) enum Elements {
 }
 
 /// Returns the number of blocks that do the work of `blocks` blocks.
-fn looping(blocks: u64, job: &Job<'_>) -> u32 {
-    blocks.clamp(1, MOST * u64::from(job.target.multiprocessors)) as u32
+pub(super) fn looping(blocks: u64, target: &Target) -> u32 {
+    blocks.clamp(1, MOST * u64::from(target.multiprocessors)) as u32
 }
 
 /// Lowers a reduction, or returns `None` if it is not one of rows or columns.
@@ -185,7 +193,7 @@ fn rows(job: &Job<'_>, rows: &Lanes, last: &[Argument]) -> KernelCall {
     let mut arguments = operands(job);
     arguments.extend([Argument::Wide(rows.count), Argument::Words(vec![rows.extent]), Argument::Words(vec![members as u32])]);
     arguments.extend_from_slice(last);
-    let blocks = looping(rows.count.div_ceil(u64::from(BLOCK) / members), job);
+    let blocks = looping(rows.count.div_ceil(u64::from(BLOCK) / members), &job.target);
     let code = Code::stored("fast_softmax", format!("{}_{}", job.op.name, job.dtype()));
     KernelCall { code, grid: [blocks, 1, 1], block: [BLOCK, 1, 1], shared: 0, arguments }
 }

@@ -7,7 +7,7 @@ use crate::lower::elementwise::{self, Grouped};
 use crate::lower::{Job, Target};
 use crate::ptx::opening::Opening;
 use crate::ptx::program::{Call, Function, Operand, Program};
-use gradlet_core::device::{Member, Source};
+use gradlet_core::device::{Member, Slot, Source};
 use gradlet_core::{DType, Error, Result, ops};
 
 /// Lowers the reduction `last` of a value of `members`, together with them.
@@ -17,16 +17,21 @@ pub(crate) fn group(members: &[Member], last: &Member, target: &Target) -> Resul
     let groups = Groups::new(tensor_type.shape.dims(), last.attributes.get(1..).unwrap_or(&[]));
     let refused = Error::NoKernel { op: last.op.name, dtype: job.dtype() };
     let shape = Shape::new(&groups).filter(|_| !target.strict && fast::has_kernel(job.op, job.dtype())).ok_or(refused)?;
-    let ends = shape.ends();
-    let stretches = ends.iter().zip([true, false, true]).filter(|(end, _)| **end > 1).map(|(&end, varies)| (end, varies));
-    let (program, axes, inputs, mut outputs) = elementwise::program(members, Some(stretches.collect()))?;
-    let opening = Opening { axes: divided(&axes, ends), program: returning(program, member)? };
-    let sizes = axes.iter().take(axes.len() - 1).map(|&length| Argument::Wide(length));
-    let operands = (0..inputs.len()).map(Argument::Input).chain((0..outputs.len()).map(Argument::Output));
-    let x = Elements::Opening(opening, sizes.chain(operands).collect());
+    let (x, inputs, mut outputs) = opened(members, member, &shape)?;
     let calls = shape.calls(&job, &x, Argument::Output(outputs.len()), elements(&last.output)?);
     outputs.push(last.kept.ok_or(Error::Internal)?);
     Ok(Grouped { calls, inputs, outputs })
+}
+
+/// Returns the elements of a reduction of the value of member `value`, and the places of the inputs and outputs of `members`.
+pub(super) fn opened(members: &[Member], value: usize, shape: &Shape) -> Result<(Elements, Vec<Slot>, Vec<Slot>)> {
+    let ends = shape.ends();
+    let stretches = ends.iter().zip([true, false, true]).filter(|(end, _)| **end > 1).map(|(&end, varies)| (end, varies));
+    let (program, axes, inputs, outputs) = elementwise::program(members, Some(stretches.collect()))?;
+    let opening = Opening { axes: divided(&axes, ends), program: returning(program, value)? };
+    let sizes = axes.iter().take(axes.len() - 1).map(|&length| Argument::Wide(length));
+    let operands = (0..inputs.len()).map(Argument::Input).chain((0..outputs.len()).map(Argument::Output));
+    Ok((Elements::Opening(opening, sizes.chain(operands).collect()), inputs, outputs))
 }
 
 /// Returns how many of the axes of these lengths end within the kernel's axes, which have these ends.
@@ -57,7 +62,6 @@ mod tests {
     use super::*;
     use crate::ptx::Code;
     use gradlet_core::custom_op::OpDef;
-    use gradlet_core::device::Slot;
     use gradlet_core::{Shape, TensorType};
     use std::process::Command;
 

@@ -2,6 +2,7 @@
 
 mod fast;
 mod group;
+pub(crate) mod moments;
 
 pub(crate) use group::group;
 

@@ -16,6 +16,7 @@ mod logical;
 mod memory_bound;
 mod models;
 mod nccl;
+mod normalization;
 mod passes;
 mod products;
 mod profile;

@@ -38,13 +38,12 @@ fn passes(strict: bool, compute: Compute) -> Result<Passes> {
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     let call = || function.call(&scope, inputs.clone())?.iter().map(|result| result.to_vec::<f32>()).collect::<Result<Vec<_>>>();
     call()?;
-    let (results, counts) = emulator.during(call);
-    results?;
+    emulator.during(call).0?;
     let lines = emulator.kernels();
     let sum = |column: usize| lines.iter().map(|line| line.split(' ').nth(column).unwrap().parse::<f64>().unwrap()).sum::<f64>();
     let passes = |column: usize| (sum(column) / f64::from(DIMS[0] * DIMS[1] * 4) * 10.0).round() / 10.0;
     assert_eq!(emulator.report(), "");
-    Ok(Passes { kernels: counts.graph_kernel_nodes + counts.kernel_launches, loaded: passes(3), stored: passes(4) })
+    Ok(Passes { kernels: sum(1) as u64, loaded: passes(3), stored: passes(4) })
 }
 
 /// Checks the passes on a strict device and on another one.
@@ -73,11 +72,11 @@ fn batch_norm(x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// The mean; the variance; factor and shift; the result, which is the only tensor that is stored.
+/// The mean and the variance; factor and shift; the result, which is the only tensor that is stored.
 #[test]
 fn normalization_stores_its_result_only() -> Result<()> {
     check(|_, [x, ..]| Ok(vec![layer_norm(x)?]), [(5, 5.8, 2.0), (4, 4.1, 1.0)])?;
-    check(|_, [x, ..]| Ok(vec![batch_norm(x)?]), [(5, 7.9, 2.0), (4, 5.4, 1.0)])
+    check(|_, [x, ..]| Ok(vec![batch_norm(x)?]), [(5, 7.9, 2.0), (3, 4.3, 1.0)])
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! Means and variances, and what is computed with them, on a device that is not strict. Their kernels read a tensor once.
+
+use gradlet::cuda::Options;
+use gradlet_core::{Device, Eager, Function, Result, Scope, Tensor};
+use gradlet_tests::gpu::Emulator;
+use gradlet_tests::random::Random;
+
+type Compute = fn(&Tensor, &[i32]) -> Result<Vec<Tensor>>;
+
+/// Numbers with this mean and a standard deviation of about 1.
+fn numbers(device: &Device, dims: &[u32], mean: f32) -> Result<Tensor> {
+    let mut random = Random::new(dims.iter().map(|&dim| u64::from(dim)).sum());
+    let numbers: Vec<f32> = (0..dims.iter().product::<u32>()).map(|_| mean + 3.5 * (random.unit() as f32 - 0.5)).collect();
+    Tensor::new(device, &numbers, dims)
+}
+
+/// Computes a function of a tensor on the emulated GPU. Returns its results, those in f64 on the same numbers, and the kernels' names.
+fn results(compute: Compute, dims: &[u32], axes: &[i32], mean: f32) -> Result<(Vec<Vec<f32>>, Vec<Vec<f64>>, Vec<String>)> {
+    let emulator = Emulator::new()?;
+    let device = emulator.gpu()?.create("GPU:0", &Options { strict: false, ..Options::default() })?;
+    let own = axes.to_vec();
+    let function = Function::new(move |_: &dyn Scope, x: Tensor| compute(&x, &own));
+    let x = numbers(&device, dims, mean)?;
+    let call = || function.call(&Eager::new(&device), x.clone())?.iter().map(|y| y.to_vec::<f32>()).collect::<Result<Vec<_>>>();
+    call()?;
+    let found = emulator.during(call).0?;
+    let kernels = emulator.kernels();
+    let fields = kernels.iter().map(|line| line.split(' ').collect::<Vec<_>>());
+    let names = fields.flat_map(|fields| vec![fields[0].to_string(); fields[1].parse().unwrap()]).collect();
+    assert_eq!(emulator.report(), "");
+    let cpu = gradlet_core::ops::portable_cpu();
+    let exact: Vec<f64> = x.to_vec::<f32>()?.into_iter().map(f64::from).collect();
+    let exact = compute(&Tensor::new(&cpu, &exact, dims)?, axes)?;
+    Ok((found, exact.iter().map(|y| y.to_vec::<f64>()).collect::<Result<_>>()?, names))
+}
+
+/// Checks the results, which may be wrong by this share of the mean and of 1.
+fn check(compute: Compute, dims: &[u32], axes: &[i32], mean: f32) -> Result<Vec<String>> {
+    let (found, exact, names) = results(compute, dims, axes, mean)?;
+    for (result, (found, exact)) in found.iter().zip(&exact).enumerate() {
+        assert_eq!(found.len(), exact.len());
+        // A mean has the precision of its elements, and nothing else depends on their size.
+        let tolerance = 3e-6 + if result == 0 { 0.0 } else { 4e-7 * f64::from(mean.abs()) };
+        for (found, exact) in found.iter().zip(exact) {
+            let wrong = (f64::from(*found) - exact).abs() / exact.abs().max(1.0);
+            assert!(wrong < tolerance, "{dims:?} over {axes:?}, result {result}: {found}, not {exact}");
+        }
+    }
+    Ok(names)
+}
+
+fn moments(x: &Tensor, axes: &[i32]) -> Result<Vec<Tensor>> {
+    let (mean, variance) = x.moments(axes, true)?;
+    Ok(vec![mean, variance])
+}
+
+/// Moments of a tensor that is computed where it is read, and stored.
+fn moments_of_a_sum(x: &Tensor, axes: &[i32]) -> Result<Vec<Tensor>> {
+    let x = x.add_scalar(1.0)?;
+    let (mean, variance) = x.moments(axes, true)?;
+    Ok(vec![mean, variance, x])
+}
+
+#[test]
+fn moments_take_one_pass() -> Result<()> {
+    for compute in [moments as Compute, moments_of_a_sum] {
+        for mean in [0.0, 1000.0] {
+            // Few and many columns, some of them at the end of a strip, and a block of columns for each image.
+            for (dims, axes) in [(&[300, 7][..], &[0][..]), (&[4, 5, 6, 40], &[0, 1, 2]), (&[2, 130, 33], &[1]), (&[1, 5], &[0])] {
+                assert!(check(compute, dims, axes, mean)?.len() <= 2);
+            }
+            // Parts of columns, of long rows, and of all.
+            for (dims, axes) in [(&[5000, 3][..], &[0][..]), (&[3, 20_000], &[1]), (&[30_001], &[0])] {
+                let names = check(compute, dims, axes, mean)?;
+                assert!(names.iter().any(|name| name == "moments_parts_f32") && names.len() == 2, "{names:?}");
+            }
+        }
+    }
+    Ok(())
+}
