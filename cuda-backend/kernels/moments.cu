@@ -33,6 +33,20 @@ struct Moments {
     }
 };
 
+// Returns the moments of a batch, of which the first `left` elements exist, and the others are 0.
+template <unsigned COUNT> __device__ inline Moments of_batch(const float (&batch)[COUNT], unsigned left) {
+    Moments own = {(float)left, {0, 0}};
+#pragma unroll
+    for (unsigned k = 0; k < COUNT; k++) own.of.elements += batch[k];
+    float mean = own.mean();
+#pragma unroll
+    for (unsigned k = 0; k < COUNT; k++) {
+        float apart = k < left ? batch[k] - mean : 0;
+        own.of.squares += apart * apart;
+    }
+    return own;
+}
+
 // Returns the moments of the elements from row `at` to row `end`, `1 << shift` rows apart. `first` is at the first of them. Those of
 // neighbouring rows are `inner` apart.
 template <typename From>
@@ -45,19 +59,10 @@ __device__ inline Moments share(From first, Index at, Index end, unsigned shift,
     for (Index done = 0; done < count; done += BATCH, first.advance(distance * BATCH, (Index)BATCH << shift)) {
         float batch[BATCH];
         unsigned left = count - done < BATCH ? (unsigned)(count - done) : BATCH;
-        Moments own = {(float)left, {0, 0}};
 #pragma unroll
         for (unsigned k = 0; k < BATCH; k++) batch[k] = first.value(k * distance, (Index)k << shift, k < left, 0.0f);
         first.store();
-#pragma unroll
-        for (unsigned k = 0; k < BATCH; k++) own.of.elements += batch[k];
-        float mean = own.mean();
-#pragma unroll
-        for (unsigned k = 0; k < BATCH; k++) {
-            float apart = k < left ? batch[k] - mean : 0;
-            own.of.squares += apart * apart;
-        }
-        all = Moments::both(all, own);
+        all = Moments::both(all, of_batch(batch, left));
     }
     return all;
 }
@@ -161,3 +166,66 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
         mean[result] = all.mean(), variance[result] = all.of.squares / all.count;
     }
 }
+
+struct Sum {
+    __device__ static float both(float a, float b) { return a + b; }
+};
+
+// Places where the host writes the rest of a group (`ptx/opening.rs`): what has one value for each row, of which the thread with `first`
+// stores results; what has one for each element; and the stores of elements, behind the loads of others. They load and store nothing if
+// `within` is 0.
+__device__ inline void row_begins(float mean, float variance, Index row, unsigned within, unsigned first) {
+    asm volatile("// row begins %0 %1 %2 %3 %4" ::"f"(mean), "f"(variance), "l"(row), "r"(within), "r"(first));
+}
+__device__ inline void row_element(float x, Index element, Index column, Index row, unsigned within) {
+    asm volatile("// row element %0 %1 %2 %3 %4" ::"f"(x), "l"(element), "l"(column), "l"(row), "r"(within));
+}
+__device__ inline void row_stores() { asm volatile("// row stores" ::: "memory"); }
+
+// Normalizes rows of `extent` elements: a team of neighbouring threads takes one row. A thread holds COUNT elements, so that a row of up
+// to COUNT times 256 is read once. A longer one is read twice, the second time from the cache.
+template <unsigned COUNT>
+__device__ inline void normalize(const float *x, Index rows, unsigned extent, unsigned members) {
+    Team team = {members};
+    unsigned number = team.number(), shift = __ffs(members) - 1;
+#pragma unroll 1
+    for (Index first = (Index)blockIdx.x * team.count(); first < rows; first += (Index)gridDim.x * team.count()) {
+        Index row = first + team.own(), start = row * extent;
+        unsigned end = row < rows ? extent : 0;
+        float held[COUNT];
+        auto load = [&](unsigned from) {
+#pragma unroll
+            for (unsigned k = 0; k < COUNT; k++) held[k] = from + k * members < end ? x[start + from + k * members] : 0;
+        };
+        Moments own = {0, {0, 0}};
+#pragma unroll 1
+        for (unsigned from = number; from < end; from += COUNT * members) {
+            unsigned left = (end - from - 1 >> shift) + 1;
+            load(from);
+            own = Moments::both(own, of_batch(held, left < COUNT ? left : COUNT));
+        }
+        float mean = across<Sum>(own.of.elements, team) / extent, apart = own.count == 0 ? 0 : own.mean() - mean;
+        float variance = across<Sum>(own.of.squares + apart * apart * own.count, team) / extent;
+        row_begins(mean, variance, row, row < rows, row < rows && number == 0);
+#pragma unroll 1
+        for (unsigned from = number; from < end; from += COUNT * members) {
+            if (extent > COUNT * members) load(from);
+#pragma unroll
+            for (unsigned k = 0; k < COUNT; k++) {
+                unsigned at = from + k * members;
+                row_element(held[k], start + at, at, row, at < end);
+                if (k % BATCH == BATCH - 1) row_stores();
+            }
+        }
+    }
+}
+
+// The parameters of the computation follow the others.
+#define NORMALIZE(COUNT)                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(BLOCK)                                                                                    \
+        normalize_##COUNT##_f32(unsigned *fault, unsigned step, const float *x, Index rows, unsigned extent, unsigned members) {           \
+        GUARD;                                                                                                                             \
+        normalize<COUNT>(x, rows, extent, members);                                                                                        \
+    }
+NORMALIZE(8)
+NORMALIZE(16)

@@ -1,27 +1,81 @@
-//! Steps that become one: a mean, and the mean of the squares of differences from it. Together, they read their tensor once.
+//! Steps that become one: a mean, the mean of the squares of differences from it, and what normalizes rows with both. Together, they read
+//! their tensor once.
 
 use crate::device::merge::{Merged, overlap};
 use crate::lower::{Target, reduce};
+use gradlet_core::DType;
 use gradlet_core::device::{Member, Slot, Source, Step};
 use gradlet_core::ops::code;
-use gradlet_core::{DType, TensorType};
 
-/// Joins steps that follow each other, where a kernel does the work of both. The first one has nothing left to do then.
+/// Most steps after the variance that belong to a normalization: one for values of rows, and one for elements.
+const MOST_AFTER: usize = 2;
+
+/// Joins steps that follow each other, where a kernel does the work of all. Those before the last one have nothing left to do then.
 pub(super) fn join(steps: &mut [Step], merged: &mut [Option<Merged>], target: &Target) {
     for at in 1..steps.len() {
-        if let Some(members) = moments(&steps[at - 1], &steps[at], target) {
-            let elements = members.first().and_then(|first| first.output.shape.elements()).unwrap_or(0);
-            steps[at] = Step::Group { elements, members };
-            merged[at - 1] = Some(Merged::default());
+        let Some(members) = moments(&steps[at - 1], &steps[at]) else { continue };
+        let after = merged[at + 1..].iter().take(MOST_AFTER).take_while(|merged| merged.is_none()).count();
+        let normalizes = |count: &usize| Some((at + count, normalization(&members, &steps[at + 1..=at + count], target)?));
+        let joined = (1..=after).rev().find_map(|count| normalizes(&count));
+        let both = || reduce::moments::group(&members, target).is_ok().then(|| (at, members.clone()));
+        let Some((last, members)) = joined.or_else(both) else { continue };
+        let elements = members.first().and_then(|first| first.output.shape.elements()).unwrap_or(0);
+        steps[last] = Step::Group { elements, members };
+        merged[at - 1..last].iter_mut().for_each(|merged| *merged = Some(Merged::default()));
+    }
+}
+
+/// Returns the members of a step that also does the work of the steps `after` those that find moments.
+fn normalization(moments: &[Member], after: &[Step], target: &Target) -> Option<Vec<Member>> {
+    let mut members = moments.to_vec();
+    for step in after {
+        let Step::Group { members: own, .. } = step else { return None };
+        let base = members.len();
+        for member in own {
+            let inputs = member.inputs.iter().map(|source| read_after(source, base, &members)).collect::<Option<_>>()?;
+            members.push(Member { inputs, ..member.clone() });
+        }
+    }
+    let fits = reduce::normalize::are(&members) && are_apart(&members, moments.len() - 3);
+    (fits && reduce::normalize::group(&members, target).is_ok()).then_some(members)
+}
+
+/// Returns an input of a step that stands after `members`, whose own members count from `base` on. It is a value if they have stored it.
+fn read_after(source: &Source, base: usize, members: &[Member]) -> Option<Source> {
+    match *source {
+        Source::Value { member, tensor_type } => Some(Source::Value { member: member + base, tensor_type }),
+        Source::Memory(slot) => {
+            let stores = |member: &Member| member.kept.is_some_and(|kept| overlap(&kept, &slot));
+            match members.iter().rposition(stores) {
+                Some(member) if members[member].kept.is_some_and(|kept| same(&kept, &slot)) => {
+                    Some(Source::Value { member, tensor_type: slot.tensor_type })
+                }
+                Some(_) => None,
+                None => Some(*source),
+            }
         }
     }
 }
 
+/// True if nothing is written where something else is read or written, from member `from` on, which has a result for each element. A thread may write its own elements where it
+/// has read them, and a value of a row where another one was.
+fn are_apart(members: &[Member], from: usize) -> bool {
+    let read: Vec<Slot> = members.iter().flat_map(|member| &member.inputs).filter_map(memory).collect();
+    let written: Vec<Slot> = members.iter().filter_map(|member| member.kept).collect();
+    let whole = |slot: &Slot| slot.tensor_type.shape.elements() == members[from].output.shape.elements();
+    let free = |slot: &Slot| {
+        let apart = |other: &Slot, may_be_same: bool| !overlap(slot, other) || may_be_same && same(slot, other);
+        read.iter().all(|other| apart(other, whole(slot) && whole(other)))
+            && written.iter().all(|other| apart(other, whole(slot) == whole(other)))
+    };
+    members[from..].iter().filter_map(|member| member.kept).all(|slot| free(&slot))
+}
+
 /// Returns the members of a step that does the work of a mean and of a variance.
-fn moments(first: &Step, second: &Step, target: &Target) -> Option<Vec<Member>> {
+fn moments(first: &Step, second: &Step) -> Option<Vec<Member>> {
     let Step::Group { members: squares, .. } = second else { return None };
     let [difference, square, variance] = squares.as_slice() else { return None };
-    if difference.op.code != code::sub || variance.op.code != code::mean || difference.kept.or(square.kept).is_some() {
+    if difference.op.code != code::sub || variance.op.code != code::mean || square.kept.is_some() {
         return None;
     }
     let mut members = ending_with_mean(first)?;
@@ -37,13 +91,10 @@ fn moments(first: &Step, second: &Step, target: &Target) -> Option<Vec<Member>> 
         && minuend.tensor_type == tensor_type
         && difference.output == tensor_type
         && self::same(&subtrahend, &mean.kept?)
-        && is_kept(&subtrahend.tensor_type, &tensor_type, axes);
+        && Some(subtrahend.tensor_type) == reduce::normalize::kept(&tensor_type, DType::F32, axes);
     let squared = square.op.code == code::mul && reads(square, &[0, 0]);
     let own = reads(variance, &[1]) && square.output == tensor_type && variance.attributes.get(1..)? == axes;
-    let apart = |slot: &Slot| variance.kept.is_some_and(|variance| !overlap(slot, &variance));
-    let read = members.iter().flat_map(|member| &member.inputs).filter_map(|source| memory(source));
-    let free = read.chain(members.iter().filter_map(|member| member.kept)).all(|slot| apart(&slot));
-    if !(same && squared && own && free && reduce::moments::has_kernel(&tensor_type, axes, target)) {
+    if !(same && squared && own) {
         return None;
     }
     let base = members.len();
@@ -52,7 +103,7 @@ fn moments(first: &Step, second: &Step, target: &Target) -> Option<Vec<Member>> 
     members.push(Member { inputs: from_mean, ..difference.clone() });
     members.push(Member { inputs: vec![value(base, tensor_type); 2], ..square.clone() });
     members.push(Member { inputs: vec![value(base + 1, tensor_type)], ..variance.clone() });
-    Some(members)
+    are_apart(&members, base).then_some(members)
 }
 
 /// Returns the members of a step that ends with a mean of f32.
@@ -79,13 +130,8 @@ fn memory(source: &Source) -> Option<Slot> {
     if let Source::Memory(slot) = source { Some(*slot) } else { None }
 }
 
-/// True if two slots begin at the same place.
+/// True if two slots are the same place, with as many elements of one type.
 fn same(one: &Slot, other: &Slot) -> bool {
-    (one.base, one.offset, one.tensor_type.dtype) == (other.base, other.offset, other.tensor_type.dtype)
-}
-
-/// True if `mean` has dimension 1 along these axes of `x`, and otherwise those of `x`.
-fn is_kept(mean: &TensorType, x: &TensorType, axes: &[u32]) -> bool {
-    let dims = (0..).zip(x.shape.dims()).map(|(axis, &dim)| if axes.contains(&axis) { 1 } else { dim });
-    mean.dtype == x.dtype && dims.eq(mean.shape.dims().iter().copied())
+    let key = |slot: &Slot| (slot.base, slot.offset, slot.tensor_type.dtype, slot.tensor_type.shape.elements());
+    key(one) == key(other)
 }

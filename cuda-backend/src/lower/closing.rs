@@ -57,7 +57,7 @@ fn closed(product: &KernelCall, first: &Member, others: &[Member], inputs: usize
     let closing: Vec<Argument> = sizes.chain(operands).collect();
     let mut call = product.clone().with(|operand| if let Argument::Output(_) = operand { Argument::Wide(0) } else { operand });
     call.arguments.extend(closing);
-    call.code = Code::Opened { file, entry, opening: Opening { axes: [axes.len(), 0, 0], program } };
+    call.code = Code::Opened { file, entry, opening: Opening { axes: [axes.len(), 0, 0], program, by_row: 0 } };
     Ok(Some(Grouped { calls: vec![call], inputs: loads, outputs }))
 }
 

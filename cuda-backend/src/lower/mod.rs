@@ -87,10 +87,11 @@ fn family(op: &OpDef, dtype: DType, target: &Target) -> Option<&'static Family> 
 }
 
 /// Lowers a group with `elements` elements. All its members compute element by element, but the first one may be a product, or the last one
-/// a reduction. Joined steps are another kind of group ([`reduce::moments`]).
+/// a reduction. Joined steps are other kinds of groups ([`reduce::moments`], [`reduce::normalize`]).
 pub(crate) fn group(elements: usize, members: &[Member], target: &Target) -> Result<Grouped> {
     match members {
         _ if reduce::moments::are(members) => reduce::moments::group(members, target),
+        _ if reduce::normalize::are(members) => reduce::normalize::group(members, target),
         [others @ .., last] if !elementwise::is_elementwise(last.op) => reduce::group(others, last, target),
         [first, others @ ..] if !elementwise::is_elementwise(first.op) => closing::group(elements, first, others, target),
         _ => elementwise::group(elements, members, target),

@@ -3,7 +3,7 @@
 use super::program::Program;
 use super::source::Source;
 use super::writer::Writer;
-use gradlet_core::{Error, Result};
+use gradlet_core::{DType, Error, Result};
 
 /// Comment before the elements of a thread. The registers with the element's positions along the inner and the outer axis follow.
 const BEGINNING: &str = "// opening begins ";
@@ -18,6 +18,15 @@ const STORES: &str = "// opening stores";
 /// element follow.
 const CLOSING: &str = "// closing ";
 
+/// Comment where a kernel knows the mean and the variance of a row. The registers with both, the number of the row, the condition, and that
+/// for stores follow.
+const ROW: &str = "// row begins ";
+/// Comment in the place of an element of a row. The registers with the element, its number, those of its column and of its row, and the
+/// condition follow.
+const ELEMENT: &str = "// row element ";
+/// Comment after some elements of a row, where results are stored.
+const ROW_STORES: &str = "// row stores";
+
 /// A computation in the place of a kernel's loads or stores. Its arguments are the last ones of the kernel: the lengths of its axes but the
 /// outermost, its inputs, and its outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +37,16 @@ pub(crate) struct Opening {
     pub program: Program,
     /// How many of the program's axes belong to each axis of the kernel, innermost first.
     pub axes: [usize; 3],
+    /// How many of the functions have one result for each row, of which mean and variance are given.
+    pub by_row: usize,
+}
+
+/// What is known of a row: the registers with the values that are given, with the inputs, and with the results of functions.
+#[derive(Default)]
+struct Row {
+    given: Vec<String>,
+    loaded: Vec<Vec<String>>,
+    results: Vec<(String, DType)>,
 }
 
 impl Opening {
@@ -41,11 +60,15 @@ impl Opening {
         let mut writer = Writer::default();
         let (sizes, bases) = (self.program.sizes(&mut writer), self.program.bases(&mut writer, None));
         let mut text = writer.take();
-        let mut early = Vec::new();
+        let (mut early, mut row) = (Vec::new(), Row::default());
         for line in body.lines() {
             if let Some((_, registers)) = line.split_once(BEGINNING) {
                 early = self.begin(&mut writer, &sizes, &bases, registers)?;
-            } else if line.contains(STORES) {
+            } else if let Some((_, registers)) = line.split_once(ROW) {
+                row = self.begin_row(&mut writer, &sizes, &bases, registers)?;
+            } else if let Some((_, registers)) = line.split_once(ELEMENT) {
+                self.element(&mut writer, &sizes, &bases, &row, registers)?;
+            } else if line.contains(STORES) || line.contains(ROW_STORES) {
                 text += &std::mem::take(&mut writer.late);
             } else if let Some((_, registers)) = line.split_once(MARK) {
                 self.fill(&mut writer, &sizes, &bases, &early, registers)?;
@@ -99,5 +122,46 @@ impl Opening {
         let place = [(element.clone(), self.program.axes)];
         let loaded = self.program.load(writer, sizes, bases, &place, given.len(), |_| true);
         self.program.body(writer, bases, &loaded, given, given.len()).map(drop)
+    }
+
+    /// Computes what has one value for each row.
+    fn begin_row(&self, writer: &mut Writer, sizes: &[String], bases: &[String], registers: &str) -> Result<Row> {
+        let registers: Vec<&str> = registers.split_whitespace().collect();
+        let &[mean, variance, number, within, first] = registers.as_slice() else { return Err(Error::Internal) };
+        let given = vec![mean.to_string(), variance.to_string()];
+        let column = writer.set("b64", "mov.u64", &["0"]);
+        let place = self.place(&column, number);
+        let [within, first] = [within, first].map(|flag| writer.set("pred", "setp.ne.u32", &[flag, "0"]));
+        (writer.element, writer.within, writer.defers) = (number.to_string(), Some(within), false);
+        let loaded = self.program.load(writer, sizes, bases, &place, 1, |varies| !self.by_column(varies));
+        let mut results = Vec::new();
+        self.program.compute(writer, 0..self.by_row, &loaded, &given, 0, &mut results)?;
+        writer.within = Some(first);
+        self.program.store(writer, 0..self.by_row, bases, std::slice::from_ref(&results));
+        Ok(Row { given, loaded, results })
+    }
+
+    /// Computes what has one value for each element of a row.
+    fn element(&self, writer: &mut Writer, sizes: &[String], bases: &[String], row: &Row, registers: &str) -> Result<()> {
+        let registers: Vec<&str> = registers.split_whitespace().collect();
+        let &[x, element, column, number, within] = registers.as_slice() else { return Err(Error::Internal) };
+        let within = writer.set("pred", "setp.ne.u32", &[within, "0"]);
+        (writer.element, writer.within, writer.defers) = (element.to_string(), Some(within), true);
+        let mut loaded = self.program.load(writer, sizes, bases, &self.place(column, number), 1, |varies| self.by_column(varies));
+        loaded.iter_mut().zip(&row.loaded).for_each(|(own, early)| own.extend_from_slice(early));
+        let (given, mut results) = ([row.given.as_slice(), &[x.to_string()]].concat(), row.results.clone());
+        let range = self.by_row..self.program.calls.len();
+        self.program.compute(writer, range.clone(), &loaded, &given, 0, &mut results)?;
+        self.program.store(writer, range, bases, &[results]);
+        Ok(())
+    }
+
+    fn place(&self, column: &str, row: &str) -> [(String, usize); 2] {
+        [(column.to_string(), self.axes[0]), (row.to_string(), self.axes[2])]
+    }
+
+    /// True if an input that varies along these axes of the program is not the same in all columns.
+    fn by_column(&self, varies: u8) -> bool {
+        u16::from(varies) & ((1 << self.axes[0]) - 1) != 0
     }
 }

@@ -52,8 +52,8 @@ pub(crate) enum Operand {
     Load(usize),
     /// The result of an earlier call.
     Call(usize),
-    /// The element that the kernel has computed, if the program is at its end.
-    Given,
+    /// The value with this index among those that the kernel has computed, if the program is at its end.
+    Given(usize),
 }
 
 /// A function of `kernels/functions.cu`.

@@ -4,6 +4,7 @@ use super::program::{Load, Operand, Program};
 use super::writer::Writer;
 use crate::ptx::Source;
 use gradlet_core::{DType, Error, Result};
+use std::ops::Range;
 
 /// Function that divides numbers of elements.
 const QUOTIENT: &str = "quotient";
@@ -88,33 +89,50 @@ impl Program {
         given: &[String],
         lanes: usize,
     ) -> Result<String> {
-        let outputs = &bases[self.loads.len()..];
-        let mut last = None;
-        let mut kept: Vec<Vec<String>> = vec![Vec::new(); outputs.len()];
-        for lane in 0..lanes {
-            let mut results: Vec<(String, DType)> = Vec::new();
-            for call in &self.calls {
-                let arguments = call.arguments.iter().map(|argument| match argument {
-                    Operand::Load(index) => {
-                        let values = loaded.get(*index)?;
-                        // A value that is the same for all lanes was loaded once.
-                        Some((values.get(lane).or(values.first())?.clone(), self.loads.get(*index)?.dtype))
-                    }
-                    Operand::Call(index) => results.get(*index).cloned(),
-                    Operand::Given => Some((given.get(lane)?.clone(), DType::F32)),
-                });
-                let arguments: Vec<(String, DType)> = arguments.collect::<Option<_>>().ok_or(Error::Internal)?;
-                results.push((writer.call(call, &arguments), call.result));
-            }
-            last = results.last().map(|(value, _)| value.clone());
-            let stored = results.into_iter().zip(&self.calls).filter(|(_, call)| call.kept);
-            kept.iter_mut().zip(stored).for_each(|(kept, ((value, _), _))| kept.push(value));
+        let mut results = vec![Vec::new(); lanes];
+        for (lane, results) in results.iter_mut().enumerate() {
+            self.compute(writer, 0..self.calls.len(), loaded, given.get(lane..=lane).unwrap_or(&[]), lane, results)?;
         }
-        // An output can have the address of an input: all reads of these elements come before their writes.
-        for ((call, base), values) in self.stored().zip(outputs).zip(&kept) {
-            writer.store(call.result, base, values);
+        self.store(writer, 0..self.calls.len(), bases, &results);
+        results.last().and_then(|results| results.last()).map(|(value, _)| value.clone()).ok_or(Error::Internal)
+    }
+
+    /// Computes the calls of `range` for an element, which is number `lane` of those that are loaded. Adds the registers with the results
+    /// to those of earlier calls.
+    pub(super) fn compute(
+        &self,
+        writer: &mut Writer,
+        range: Range<usize>,
+        loaded: &[Vec<String>],
+        given: &[String],
+        lane: usize,
+        results: &mut Vec<(String, DType)>,
+    ) -> Result<()> {
+        for call in self.calls.get(range).ok_or(Error::Internal)? {
+            let arguments = call.arguments.iter().map(|argument| match argument {
+                Operand::Load(index) => {
+                    let values = loaded.get(*index)?;
+                    // A value that is the same for all lanes was loaded once.
+                    Some((values.get(lane).or(values.first())?.clone(), self.loads.get(*index)?.dtype))
+                }
+                Operand::Call(index) => results.get(*index).cloned(),
+                Operand::Given(index) => Some((given.get(*index)?.clone(), DType::F32)),
+            });
+            let arguments: Vec<(String, DType)> = arguments.collect::<Option<_>>().ok_or(Error::Internal)?;
+            results.push((writer.call(call, &arguments), call.result));
         }
-        last.ok_or(Error::Internal)
+        Ok(())
+    }
+
+    /// Stores the results of the calls of `range` that are kept, for elements that are neighbours.
+    ///
+    /// An output can have the address of an input: all reads of these elements come before their writes.
+    pub(super) fn store(&self, writer: &mut Writer, range: Range<usize>, bases: &[String], results: &[Vec<(String, DType)>]) {
+        let kept = self.calls.iter().enumerate().filter(|(_, call)| call.kept);
+        for ((index, call), base) in kept.zip(&bases[self.loads.len()..]).filter(|((index, _), _)| range.contains(index)) {
+            let values: Vec<String> = results.iter().filter_map(|results| Some(results.get(index)?.0.clone())).collect();
+            writer.store(call.result, base, &values);
+        }
     }
 
     /// Loads the elements of the inputs for `lanes` elements, the first of which is at `place`. Returns the registers by input and lane,

@@ -2,7 +2,7 @@
 
 use super::{axes, is_elementwise, launch, stretches};
 use crate::lower::Target;
-use crate::lower::call::KernelCall;
+use crate::lower::call::{Argument, KernelCall};
 use crate::ptx::program::{Call, Function, Load, Operand, Program};
 use gradlet_core::device::{Member, Slot, Source};
 use gradlet_core::{Error, Result, ops};
@@ -12,6 +12,22 @@ pub(crate) struct Grouped {
     pub calls: Vec<KernelCall>,
     pub inputs: Vec<Slot>,
     pub outputs: Vec<Slot>,
+}
+
+impl Grouped {
+    /// Returns these launches and then those of `next`.
+    pub(crate) fn then(mut self, next: Grouped) -> Grouped {
+        let (inputs, outputs) = (self.inputs.len(), self.outputs.len());
+        let after = |operand| match operand {
+            Argument::Input(index) => Argument::Input(index + inputs),
+            Argument::Output(index) => Argument::Output(index + outputs),
+            other => other,
+        };
+        self.calls.extend(next.calls.into_iter().map(|call| call.with(after)));
+        self.inputs.extend(next.inputs);
+        self.outputs.extend(next.outputs);
+        self
+    }
 }
 
 /// Lowers the members of a group with `elements` elements.
@@ -31,7 +47,8 @@ pub(crate) fn program(members: &[Member], stretches: Option<Vec<(u64, bool)>>) -
     for (index, member) in members.iter().enumerate() {
         if !is_elementwise(member.op) {
             let function = Function::of(&ops::identity::DEF, member.output.dtype).ok_or(Error::Internal)?;
-            calls.push(Call { function, arguments: vec![Operand::Given], result: member.output.dtype, kept: member.kept.is_some() });
+            let given = Operand::Given(members[..index].iter().filter(|member| !is_elementwise(member.op)).count());
+            calls.push(Call { function, arguments: vec![given], result: member.output.dtype, kept: member.kept.is_some() });
             continue;
         }
         let arguments: Result<Vec<Operand>> = member.inputs.iter().map(|source| operand(source, index, member, &mut inputs)).collect();

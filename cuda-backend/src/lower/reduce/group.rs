@@ -28,14 +28,14 @@ pub(super) fn opened(members: &[Member], value: usize, shape: &Shape) -> Result<
     let ends = shape.ends();
     let stretches = ends.iter().zip([true, false, true]).filter(|(end, _)| **end > 1).map(|(&end, varies)| (end, varies));
     let (program, axes, inputs, outputs) = elementwise::program(members, Some(stretches.collect()))?;
-    let opening = Opening { axes: divided(&axes, ends), program: returning(program, value)? };
+    let opening = Opening { axes: divided(&axes, ends), program: returning(program, value)?, by_row: 0 };
     let sizes = axes.iter().take(axes.len() - 1).map(|&length| Argument::Wide(length));
     let operands = (0..inputs.len()).map(Argument::Input).chain((0..outputs.len()).map(Argument::Output));
     Ok((Elements::Opening(opening, sizes.chain(operands).collect()), inputs, outputs))
 }
 
 /// Returns how many of the axes of these lengths end within the kernel's axes, which have these ends.
-fn divided(axes: &[u64], ends: [u64; 3]) -> [usize; 3] {
+pub(super) fn divided(axes: &[u64], ends: [u64; 3]) -> [usize; 3] {
     let mut counts = [0; 3];
     let mut size = 1;
     for length in axes {

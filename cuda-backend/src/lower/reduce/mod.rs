@@ -3,6 +3,7 @@
 mod fast;
 mod group;
 pub(crate) mod moments;
+pub(crate) mod normalize;
 
 pub(crate) use group::group;
 

@@ -1,11 +1,11 @@
 //! Mean and variance of the same tensor, which one kernel finds in one pass, for devices that are not strict.
 
-use super::Groups;
 use super::fast::{self, Elements, Shape, looping};
 use super::group::opened;
+use super::{Groups, normalize};
 use crate::lower::Target;
 use crate::lower::call::{Argument, BLOCK, KernelCall};
-use crate::lower::elementwise::Grouped;
+use crate::lower::elementwise::{self, Grouped};
 use crate::ptx::Code;
 use gradlet_core::device::{Member, Slot, Source};
 use gradlet_core::ops::code;
@@ -21,33 +21,37 @@ pub(crate) fn are(members: &[Member]) -> bool {
     matches!(members, [.., mean, _, _, variance] if [mean, variance].iter().all(|member| member.op.code == code::mean))
 }
 
-/// True if a kernel finds both moments of `x` over these axes.
-pub(crate) fn has_kernel(x: &TensorType, axes: &[u32], target: &Target) -> bool {
-    x.dtype == DType::F32 && !target.strict && shape(x, axes).is_some()
+/// Returns the shape of the reduction, if there is a kernel for it.
+fn shape(x: &TensorType, axes: &[u32], target: &Target) -> Option<Shape> {
+    let fits = x.dtype == DType::F32 && !target.strict;
+    Shape::new(&Groups::new(x.shape.dims(), axes)).filter(|shape| fits && (shape.inner > 1 || shape.extent >= LONG))
 }
 
-fn shape(x: &TensorType, axes: &[u32]) -> Option<Shape> {
-    Shape::new(&Groups::new(x.shape.dims(), axes)).filter(|shape| shape.inner > 1 || shape.extent >= LONG)
-}
-
-/// Lowers members that find a mean and a variance.
+/// Lowers members that find a mean and a variance. Fails if there is no kernel for them.
 pub(crate) fn group(members: &[Member], target: &Target) -> Result<Grouped> {
-    let [others @ .., mean, _, _, variance] = members else { return Err(Error::Internal) };
-    let axes = mean.attributes.get(1..).unwrap_or(&[]);
-    let (x, tensor_type, inputs, mut outputs) = match mean.inputs[..] {
-        [Source::Memory(slot)] => (Elements::Memory(Argument::Input(0)), slot.tensor_type, vec![slot], Vec::new()),
-        [Source::Value { member, tensor_type }] => {
-            let shape = shape(&tensor_type, axes).ok_or(Error::Internal)?;
+    let [others @ .., mean, difference, _, variance] = members else { return Err(Error::Internal) };
+    let tensor_type = difference.output;
+    let Some(shape) = shape(&tensor_type, mean.attributes.get(1..).unwrap_or(&[]), target) else {
+        return normalize::group(members, target);
+    };
+    let (x, place, inputs, mut outputs) = match mean.inputs[..] {
+        [Source::Memory(slot)] => (Elements::Memory(Argument::Input(0)), Some(slot), vec![slot], Vec::new()),
+        [Source::Value { member, .. }] => {
             let (x, inputs, outputs) = opened(others, member, &shape)?;
-            (x, tensor_type, inputs, outputs)
+            (x, others.get(member).and_then(|other| other.kept), inputs, outputs)
         }
         _ => return Err(Error::Internal),
     };
-    let shape = shape(&tensor_type, axes).ok_or(Error::Internal)?;
     let results = [0, 1].map(|result| Argument::Output(outputs.len() + result));
     let calls = calls(shape, x, results, target);
     outputs.extend([mean, variance].into_iter().map(|member| member.kept.ok_or(Error::Internal)).collect::<Result<Vec<Slot>>>()?);
-    Ok(Grouped { calls, inputs, outputs })
+    let grouped = Grouped { calls, inputs, outputs };
+    let (Some(place), Some(mean), Some(_)) = (place, mean.kept, difference.kept) else { return Ok(grouped) };
+    // The differences are stored.
+    let [_, Source::Value { tensor_type: along, .. }] = difference.inputs[..] else { return Err(Error::Internal) };
+    let inputs = [(place, tensor_type), (mean, along)].map(|(slot, tensor_type)| Source::Memory(Slot { tensor_type, ..slot }));
+    let own = Member { inputs: inputs.to_vec(), ..difference.clone() };
+    Ok(grouped.then(elementwise::group(tensor_type.shape.elements().unwrap_or(0), &[own], target)?))
 }
 
 /// Returns the launches that write mean and variance of `x`.
@@ -120,7 +124,7 @@ mod tests {
     fn short_rows_have_other_kernels() {
         let [rows, columns] = [[300, 40], [40, 300]].map(|dims| slot(&dims, 0).tensor_type);
         let target = Target { strict: false, ..Target::ORIN };
-        assert!(!has_kernel(&rows, &[1], &target) && has_kernel(&columns, &[0], &target));
-        assert!(!has_kernel(&columns, &[0], &Target { strict: true, ..target }));
+        assert!(shape(&rows, &[1], &target).is_none() && shape(&columns, &[0], &target).is_some());
+        assert!(shape(&columns, &[0], &Target { strict: true, ..target }).is_none());
     }
 }

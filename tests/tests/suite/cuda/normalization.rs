@@ -78,3 +78,44 @@ fn moments_take_one_pass() -> Result<()> {
     }
     Ok(())
 }
+
+/// Layer normalization of a sum of tensors, which is stored, with factors and shifts.
+fn of_a_sum(x: &Tensor, axes: &[i32]) -> Result<Vec<Tensor>> {
+    let x = x.add_scalar(1.0)?;
+    let weight = |value: f64| -> Result<Tensor> { x.like(value)?.broadcast_to(&x.dims()[axes[0] as usize..]) };
+    Ok(vec![x.mean(&[], false)?, x.layer_norm(axes, Some(&weight(1.25)?), Some(&weight(-0.5)?), 1e-3)?, x])
+}
+
+fn layer_norm(x: &Tensor, axes: &[i32]) -> Result<Vec<Tensor>> {
+    Ok(vec![x.mean(&[], false)?, x.layer_norm(axes, None, None, 1e-3)?])
+}
+
+/// Results that need values of rows after the normalization.
+fn layer_norm_and_more(x: &Tensor, axes: &[i32]) -> Result<Vec<Tensor>> {
+    let (mean, variance) = x.moments(axes, true)?;
+    let factor = variance.add_scalar(1e-3)?.rsqrt()?;
+    let y = x.batch_normalization(&mean, &variance, None, None, 1e-3)?.relu()?;
+    Ok(vec![mean.clone(), variance, factor, y, x.sub(&mean)?])
+}
+
+#[test]
+fn rows_are_normalized_in_one_pass() -> Result<()> {
+    for compute in [layer_norm as Compute, of_a_sum, layer_norm_and_more, moments] {
+        // Rows of several teams in a block, of all sizes of teams, of one block, and of more elements than it holds.
+        for (dims, axes) in [
+            (&[37, 5][..], &[1][..]),
+            (&[3, 4, 100], &[2]),
+            (&[6, 10, 30], &[1, 2]),
+            (&[9, 2100], &[1]),
+            (&[20, 4500], &[1]),
+            (&[1, 70], &[1]),
+        ] {
+            for mean in [0.0, 100.0] {
+                let names = check(compute, dims, axes, mean)?;
+                let own = names.iter().filter(|name| name.starts_with("normalize_") || name.starts_with("moments_")).count();
+                assert!(own == 1, "{dims:?}: {names:?}");
+            }
+        }
+    }
+    Ok(())
+}

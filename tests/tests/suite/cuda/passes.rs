@@ -72,17 +72,18 @@ fn batch_norm(x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// The mean and the variance; factor and shift; the result, which is the only tensor that is stored.
+/// One kernel has the rows. Of columns, the first one has mean and variance, the second one factor and shift. The result is the only tensor
+/// that is stored.
 #[test]
 fn normalization_stores_its_result_only() -> Result<()> {
-    check(|_, [x, ..]| Ok(vec![layer_norm(x)?]), [(5, 5.8, 2.0), (4, 4.1, 1.0)])?;
+    check(|_, [x, ..]| Ok(vec![layer_norm(x)?]), [(5, 5.8, 2.0), (1, 1.3, 1.0)])?;
     check(|_, [x, ..]| Ok(vec![batch_norm(x)?]), [(5, 7.9, 2.0), (3, 4.3, 1.0)])
 }
 
 #[test]
 fn gradients_of_normalization_have_fewer_passes() -> Result<()> {
-    check(|scope, [x, dy, ..]| gradient(scope, x, dy, layer_norm), [(12, 16.8, 8.0), (9, 12.1, 6.0)])?;
-    check(|scope, [x, dy, ..]| gradient(scope, x, dy, batch_norm), [(12, 21.1, 8.1), (9, 13.0, 6.1)])
+    check(|scope, [x, dy, ..]| gradient(scope, x, dy, layer_norm), [(12, 16.8, 8.0), (7, 10.9, 6.0)])?;
+    check(|scope, [x, dy, ..]| gradient(scope, x, dy, batch_norm), [(12, 21.1, 8.1), (9, 14.1, 6.1)])
 }
 
 /// A loss reads its operands once, and stores almost nothing.
