@@ -63,7 +63,7 @@ impl Batch {
 }
 
 /// Returns the tensors that a step reads, and those that it writes.
-fn tensors(step: &Step) -> (Vec<Slot>, Vec<Slot>) {
+pub(super) fn tensors(step: &Step) -> (Vec<Slot>, Vec<Slot>) {
     match step {
         Step::Op(op) => (op.inputs.clone(), op.outputs.clone()),
         Step::Group { members, .. } => {

@@ -1,8 +1,9 @@
 //! Steps that become one: a mean, the mean of the squares of differences from it, and what normalizes rows with both. Together, they read
 //! their tensor once.
 
-use crate::device::merge::{Merged, overlap};
-use crate::lower::{Target, reduce};
+use crate::device::merge::{Merged, overlap, tensors};
+use crate::lower::elementwise::is_elementwise;
+use crate::lower::{self, Target, reduce};
 use gradlet_core::DType;
 use gradlet_core::device::{Member, Slot, Source, Step};
 use gradlet_core::ops::code;
@@ -10,15 +11,30 @@ use gradlet_core::ops::code;
 /// Most steps after the variance that belong to a normalization: one for values of rows, and one for elements.
 const MOST_AFTER: usize = 2;
 
+/// Most steps after the variance among which one may also store the differences from the mean.
+const MOST_BETWEEN: usize = 4;
+
 /// Joins steps that follow each other, where a kernel does the work of all. Those before the last one have nothing left to do then.
 pub(super) fn join(steps: &mut [Step], merged: &mut [Option<Merged>], target: &Target) {
     for at in 1..steps.len() {
-        let Some(members) = moments(&steps[at - 1], &steps[at]) else { continue };
-        let after = merged[at + 1..].iter().take(MOST_AFTER).take_while(|merged| merged.is_none()).count();
+        let Some(mut members) = moments(&steps[at - 1], &steps[at]) else { continue };
+        let alone = merged[at + 1..].iter().take(MOST_BETWEEN).take_while(|merged| merged.is_none()).count();
+        let after = alone.min(MOST_AFTER);
         let normalizes = |count: &usize| Some((at + count, normalization(&members, &steps[at + 1..=at + count], target)?));
         let joined = (1..=after).rev().find_map(|count| normalizes(&count));
-        let both = || reduce::moments::group(&members, target).is_ok().then(|| (at, members.clone()));
-        let Some((last, members)) = joined.or_else(both) else { continue };
+        let last = if let Some((last, joined)) = joined {
+            members = joined;
+            last
+        } else if reduce::moments::group(&members, target).is_ok() {
+            let (step, next) = steps[at..=at + alone].split_at_mut(1);
+            if stored_later(&step[0], next, target) {
+                let difference = members.len() - 3;
+                members[difference].kept = None;
+            }
+            at
+        } else {
+            continue;
+        };
         let elements = members.first().and_then(|first| first.output.shape.elements()).unwrap_or(0);
         steps[last] = Step::Group { elements, members };
         merged[at - 1..last].iter_mut().for_each(|merged| *merged = Some(Merged::default()));
@@ -40,6 +56,41 @@ fn normalization(moments: &[Member], after: &[Step], target: &Target) -> Option<
     (fits && reduce::normalize::group(&members, target).is_ok()).then_some(members)
 }
 
+/// Moves the differences from the mean, if the step `squares` stores them, to one of the steps `after` it, which reads the same tensor.
+/// Returns true if it did.
+fn stored_later(squares: &Step, after: &mut [Step], target: &Target) -> bool {
+    let Step::Group { members: squares, .. } = squares else { return false };
+    let Some((difference, place)) = squares.first().and_then(|first| Some((first, first.kept?))) else { return false };
+    let own: Vec<Slot> = difference.inputs.iter().filter_map(memory).collect();
+    for step in after {
+        let (read, written) = tensors(step);
+        if read.iter().chain(&written).any(|slot| overlap(slot, &place)) {
+            return false;
+        }
+        if let Step::Group { elements, members } = step
+            && own.first().is_some_and(|x| read.iter().any(|slot| same(slot, x)))
+            && difference.output.shape.elements() == Some(*elements)
+        {
+            let mut with = vec![difference.clone()];
+            let shifted = |source: &Source| match *source {
+                Source::Value { member, tensor_type } => Source::Value { member: member + 1, tensor_type },
+                memory => memory,
+            };
+            with.extend(members.iter().map(|member| Member { inputs: member.inputs.iter().map(shifted).collect(), ..member.clone() }));
+            // A product stays the first member of its group.
+            let fits = members.first().is_some_and(|first| is_elementwise(first.op)) && lower::group(*elements, &with, target).is_ok();
+            if fits {
+                *members = with;
+            }
+            return fits;
+        }
+        if written.iter().any(|slot| own.iter().any(|own| overlap(slot, own))) {
+            return false;
+        }
+    }
+    false
+}
+
 /// Returns an input of a step that stands after `members`, whose own members count from `base` on. It is a value if they have stored it.
 fn read_after(source: &Source, base: usize, members: &[Member]) -> Option<Source> {
     match *source {
@@ -57,8 +108,8 @@ fn read_after(source: &Source, base: usize, members: &[Member]) -> Option<Source
     }
 }
 
-/// True if nothing is written where something else is read or written, from member `from` on, which has a result for each element. A thread may write its own elements where it
-/// has read them, and a value of a row where another one was.
+/// True if nothing is written where something else is read or written, from member `from` on, which has a result for each element. A thread
+/// may write its own elements where it has read them, and a value of a row where another one was.
 fn are_apart(members: &[Member], from: usize) -> bool {
     let read: Vec<Slot> = members.iter().flat_map(|member| &member.inputs).filter_map(memory).collect();
     let written: Vec<Slot> = members.iter().filter_map(|member| member.kept).collect();

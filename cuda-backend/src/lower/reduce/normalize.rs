@@ -158,3 +158,76 @@ pub(crate) fn kept(x: &TensorType, dtype: DType, axes: &[u32]) -> Option<TensorT
     let dims = (0..).zip(x.shape.dims()).map(|(axis, &dim)| if axes.contains(&axis) { 1 } else { dim });
     Some(TensorType::new(dtype, gradlet_core::Shape::new(&dims.collect::<Vec<u32>>()).ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradlet_core::custom_op::OpDef;
+    use gradlet_core::{Shape, ops};
+    use std::process::Command;
+
+    fn slot(dims: &[u32], offset: u64) -> Slot {
+        Slot { tensor_type: TensorType::new(DType::F32, Shape::new(dims).unwrap()), base: 0, offset: offset << 32 }
+    }
+
+    fn member(op: &'static OpDef, attributes: &[u32], inputs: &[Source], output: &Slot, kept: bool) -> Member {
+        let (attributes, kept) = (attributes.to_vec(), kept.then_some(*output));
+        Member { op, attributes, inputs: inputs.to_vec(), output: output.tensor_type, kept }
+    }
+
+    /// Lowers layer normalization of rows. The differences are stored, and the factors are read in this shape.
+    fn lowered(rows: u32, extent: u32, factors: &[u32]) -> Result<Grouped> {
+        let (x, row, gamma) = (slot(&[rows, extent], 0), slot(&[rows, 1], 1), slot(&[extent], 2));
+        let value = |member, slot: &Slot| Source::Value { member, tensor_type: slot.tensor_type };
+        let memory = Source::Memory;
+        let members = [
+            member(&ops::mean::DEF, &[1, 1], &[memory(x)], &row, true),
+            member(&ops::sub::DEF, &[], &[memory(x), value(0, &row)], &slot(&[rows, extent], 3), true),
+            member(&ops::mul::DEF, &[], &[value(1, &x), value(1, &x)], &x, false),
+            member(&ops::mean::DEF, &[1, 1], &[value(2, &x)], &slot(&[rows, 1], 4), true),
+            member(&ops::add::DEF, &[], &[value(3, &row), memory(slot(&[], 5))], &row, false),
+            member(&ops::rsqrt::DEF, &[], &[value(4, &row)], &slot(&[rows, 1], 6), true),
+            member(&ops::mul::DEF, &[], &[value(5, &slot(factors, 0)), memory(gamma)], &x, false),
+            member(&ops::mul::DEF, &[], &[memory(x), value(6, &x)], &slot(&[rows, extent], 7), true),
+        ];
+        assert!(are(&members));
+        group(&members, &Target { strict: false, ..Target::ORIN })
+    }
+
+    #[test]
+    fn a_normalization_is_one_launch() {
+        let Grouped { calls, inputs, outputs } = lowered(500, 4096, &[500, 1]).unwrap();
+        let [KernelCall { code: Code::Opened { entry, opening, .. }, grid, .. }] = &calls[..] else { panic!("{calls:?}") };
+        assert_eq!((entry.as_str(), grid, opening.by_row, opening.axes), ("normalize_16_f32", &[500, 1, 1], 4, [1, 0, 1]));
+        // The rows, a number and the factors of columns. Mean, variance, factors of rows; differences and results.
+        assert_eq!((inputs.len(), outputs.iter().map(|slot| slot.offset >> 32).collect::<Vec<_>>()), (3, vec![1, 4, 6, 3, 7]));
+        let reads: Vec<u8> = opening.program.loads.iter().map(|load| load.varies).collect();
+        assert_eq!(reads, [0, 1]);
+    }
+
+    #[test]
+    fn values_of_rows_are_read_along_rows() {
+        assert!(lowered(64, 64, &[64, 1]).is_ok());
+        assert!(lowered(64, 64, &[64]).is_err() && lowered(64, 64, &[1, 64]).is_err());
+        assert!(lowered(2, 1 << 17, &[2, 1]).is_err());
+    }
+
+    /// No instruction is left that the host should have replaced. If there is an assembler, it takes the kernels, and nothing spills.
+    #[test]
+    fn rows_are_filled() {
+        let path = std::env::temp_dir().join(format!("gradlet-rows-{}.ptx", std::process::id()));
+        let assembler = Command::new("ptxas").arg("--version").output().is_ok();
+        for extent in [100, 4096, 9000] {
+            let (text, entry) = lowered(300, extent, &[300, 1]).unwrap().calls[0].code.ptx(true).unwrap();
+            assert!(!text.contains("// row"), "{entry}");
+            if assembler {
+                std::fs::write(&path, &text).unwrap();
+                let output = Command::new("ptxas").args(["-arch=sm_87", "-v", "-o", "/dev/null"]).arg(&path).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                let whole = said.contains(" 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads");
+                assert!(output.status.success() && whole, "{entry}: {said}");
+                std::fs::remove_file(&path).unwrap();
+            }
+        }
+    }
+}

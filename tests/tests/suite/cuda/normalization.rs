@@ -119,3 +119,17 @@ fn rows_are_normalized_in_one_pass() -> Result<()> {
     }
     Ok(())
 }
+
+/// The differences from the mean are stored by the kernel that reads the tensor the next time.
+#[test]
+fn columns_are_normalized_in_two_passes() -> Result<()> {
+    for (dims, axes) in [(&[300, 7][..], &[0][..]), (&[2, 60, 50, 3], &[0, 1, 2]), (&[3, 40, 33], &[1])] {
+        for mean in [0.0, 100.0] {
+            let names = check(layer_norm_and_more, dims, axes, mean)?;
+            let last = usize::from(names.contains(&"moments_parts_f32".to_string()));
+            // The moments, the factors, the results, and one for each result that is alone.
+            assert!(names[..].contains(&"moments_f32".to_string()) && names.len() <= 3 + last, "{names:?}");
+        }
+    }
+    Ok(())
+}
