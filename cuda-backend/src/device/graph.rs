@@ -275,7 +275,8 @@ fn address(slot: &Slot, bases: &[u64]) -> Option<u64> {
 }
 
 /// A CUDA graph: the launches of some steps. Steps that share no memory may run at the same time. If steps may refuse their data, a copy of
-/// the fault word to the host comes after the last of them, beside the steps that follow. The host waits only for this copy, so it prepares the next run meanwhile.
+/// the fault word to the host comes after the last of them, beside the steps that follow. The host waits only for this copy, so it prepares
+/// the next run meanwhile.
 struct Graph {
     device: Arc<Shared>,
     /// The graph that was instantiated. The nodes belong to it.

@@ -41,7 +41,7 @@ pub(crate) struct Opening {
     pub by_row: usize,
 }
 
-/// What is known of a row: the registers with the values that are given, with the inputs, and with the results of functions.
+/// Registers with what is known of a row: the values that are given, the inputs, and the results of functions.
 #[derive(Default)]
 struct Row {
     given: Vec<String>,
