@@ -14,8 +14,11 @@ fn numbers(device: &Device, dims: &[u32], mean: f32) -> Result<Tensor> {
     Tensor::new(device, &numbers, dims)
 }
 
+/// Results of a function on a GPU, those in f64, and the kernels that ran.
+type Results = (Vec<Vec<f32>>, Vec<Vec<f64>>, Vec<String>);
+
 /// Computes a function of a tensor on the emulated GPU. Returns its results, those in f64 on the same numbers, and the kernels' names.
-fn results(compute: Compute, dims: &[u32], axes: &[i32], mean: f32) -> Result<(Vec<Vec<f32>>, Vec<Vec<f64>>, Vec<String>)> {
+fn results(compute: Compute, dims: &[u32], axes: &[i32], mean: f32) -> Result<Results> {
     let emulator = Emulator::new()?;
     let device = emulator.gpu()?.create("GPU:0", &Options { strict: false, ..Options::default() })?;
     let own = axes.to_vec();
