@@ -36,8 +36,8 @@ fn a_batch_is_one_upload_for_each_tensor() -> Result<()> {
     Ok(())
 }
 
-/// Steps that share no memory may run in any order, and the emulator runs the last one first. An argument may be the value of a variable that
-/// the function changes, or the same tensor as another argument.
+/// Steps that share no memory may run in any order, and the emulator runs the last one first. An argument may be the value of a variable
+/// that the function changes, or the same tensor as another argument.
 #[test]
 fn an_argument_keeps_its_value_while_its_variable_changes() -> Result<()> {
     let emulator = Emulator::new()?;
