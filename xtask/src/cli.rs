@@ -196,7 +196,7 @@ pub struct CudaOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub jobs: usize,
     /// Most seconds that a peer may prepare a row.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub patience: u64,
     /// Give every row tiny sizes. This shows that all programs work; the figures mean nothing.
     #[arg(long)]

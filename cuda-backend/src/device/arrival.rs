@@ -1,11 +1,12 @@
 //! Small results that the host can read while the rest of their graph still runs, such as the loss of a training step.
 
-use super::graph::Prepared;
+use crate::device::graph::Prepared;
+use crate::device::merge::overlap;
 use crate::driver::Driver;
 use crate::driver::api::Handle;
 use crate::gpu::stream::{NO_TIME, new_event};
 use gradlet_core::device::Slot;
-use gradlet_core::{Error, Result};
+use gradlet_core::Result;
 
 /// Most bytes of such a result, and most results of a graph: each takes another node.
 const SMALL: usize = 16;
@@ -16,18 +17,18 @@ const MOST: usize = 4;
 pub(super) struct Early(Vec<(Slot, Handle)>);
 
 impl Early {
-    /// Adds the small results of `step`, which is followed by others. `node` is its last node in `graph`.
-    pub(super) fn add(&mut self, driver: &Driver, graph: Handle, step: &Prepared, node: Handle) -> Result<()> {
-        for slot in step.results().filter(|slot| slot.tensor_type.bytes().is_some_and(|bytes| bytes <= SMALL)) {
-            if self.0.len() == MOST {
-                break;
-            }
-            self.0.push((*slot, std::ptr::null_mut()));
-            let Some((_, event)) = self.0.last_mut() else { return Err(Error::Internal) };
-            new_event(driver, event, NO_TIME)?;
+    /// Adds the small results of `step`, the last node of which is `node`. `later` are the steps that follow. A result that one of them
+    /// changes is left out: it has not arrived yet.
+    pub(super) fn add(&mut self, driver: &Driver, graph: Handle, step: &Prepared, node: Handle, later: &[Prepared]) -> Result<()> {
+        let lasts = |slot: &Slot| !later.iter().flat_map(Prepared::results).any(|other| overlap(slot, other));
+        let small = |slot: &Slot| slot.tensor_type.bytes().is_some_and(|bytes| bytes <= SMALL);
+        for slot in step.results().filter(|slot| small(slot) && lasts(slot)).take(MOST - self.0.len()) {
+            let mut event = std::ptr::null_mut();
+            new_event(driver, &mut event, NO_TIME)?;
+            self.0.push((*slot, event));
             let mut after = std::ptr::null_mut();
             // SAFETY: the first argument is a place for the handle, and the event exists as long as the graph.
-            let status = unsafe { (driver.api().add_event)(&mut after, graph, &node, 1, *event) };
+            let status = unsafe { (driver.api().add_event)(&mut after, graph, &node, 1, event) };
             driver.check("cuGraphAddEventRecordNode", status)?;
         }
         Ok(())

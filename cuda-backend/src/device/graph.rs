@@ -82,7 +82,16 @@ impl Recording {
     /// Launches the kernels of the steps of `range`, one by one.
     fn launch_each(&self, range: &Range<usize>, bases: &[u64]) -> Result<(), (usize, Error)> {
         let _turn = self.device.turn();
-        range.clone().try_for_each(|index| self.steps[index].launch(&self.device, bases).map_err(|error| (index, error)))
+        let launched = self.steps[range.clone()].iter().try_for_each(|step| step.launch(&self.device, bases));
+        launched.map_err(|error| self.failed(range, error))
+    }
+
+    /// Returns the error of the launch of the steps of `range`. A GPU reports failures late.
+    fn failed(&self, range: &Range<usize>, error: Error) -> (usize, Error) {
+        let steps = &self.steps[range.clone()];
+        let (first, last) = (steps[0].name(), steps[steps.len() - 1].name());
+        let text = format!("{} failed in the {} steps from {first} to {last}, or before", self.device.name(), steps.len());
+        (range.start, error.context(text))
     }
 
     /// Runs the steps of `range`, which the host computes or a collective op combines.
@@ -97,11 +106,7 @@ impl Recording {
     /// Runs the steps of `range` in one launch.
     fn launch(&self, range: &Range<usize>, graph: &Mutex<Option<Graph>>, bases: &[u64]) -> Result<(), (usize, Error)> {
         let steps = &self.steps[range.clone()];
-        let here = |error: Error| {
-            let (first, last) = (steps[0].name(), steps[steps.len() - 1].name());
-            let text = format!("{} failed in the {} steps from {first} to {last}, or before", self.device.name(), steps.len());
-            (range.start, error.context(text))
-        };
+        let here = |error: Error| self.failed(range, error);
         let driver = self.device.stream().enter().map_err(here)?;
         let mut kept = graph.lock().unwrap_or_else(PoisonError::into_inner);
         let graph = match kept.take() {
@@ -307,11 +312,13 @@ impl Graph {
             let (launches, _) = steps[index].place(bases)?;
             let mut nodes = Vec::with_capacity(launches.len());
             for launch in launches.iter() {
-                nodes.push(graph.add_kernel(driver, launch, &before)?);
-                before = nodes[nodes.len() - 1..].to_vec();
+                let node = graph.add_kernel(driver, launch, &before)?;
+                nodes.push(node);
+                before = vec![node];
             }
-            if let Some(&node) = nodes.last().filter(|_| index + 1 < steps.len()) {
-                graph.early.add(driver, graph.graph, &steps[index], node)?;
+            let later = &steps[index + 1..];
+            if let Some(&node) = nodes.last().filter(|_| !later.is_empty()) {
+                graph.early.add(driver, graph.graph, &steps[index], node, later)?;
             }
             graph.nodes.push(nodes);
             if last_check == Some(index) {

@@ -112,6 +112,32 @@ fn a_loss_arrives_before_the_step_has_ended() -> Result<()> {
     Ok(())
 }
 
+/// A scalar that a function changes several times has its last value, although the host does not wait for the rest of the function.
+#[test]
+fn a_scalar_arrives_with_its_last_value() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let scope = Eager::new(&emulator.device()?);
+    let scalar = |value: f32| Tensor::full(&scope.device(), value, &[]);
+    let (total, other) = (Variable::new(&scope, "total", &scalar(0.0)?)?, Variable::new(&scope, "other", &scalar(0.0)?)?);
+    let own = [total.clone(), other];
+    let step = Function::new(move |scope: &dyn Scope, x: Tensor| {
+        for round in 0..3 {
+            scope.assign_add(&own[0], &x.cumsum(round % 2, false, false)?.sum(&[], false)?)?;
+            scope.assign(&own[1], &scope.read(&own[0])?.cos()?)?;
+        }
+        x.cumsum(0, false, false)?.cumsum(1, false, false)?.sum(&[], false)
+    });
+    let mut expected = 0.0;
+    for round in 1..4u32 {
+        let x = Tensor::full(&scope.device(), round as f32, &[2, 2])?;
+        step.call(&scope, x)?;
+        expected += 3.0 * 6.0 * round as f32;
+        assert_eq!(scope.read(&total)?.item::<f32>()?, expected, "round {round}");
+    }
+    assert_eq!(emulator.report(), "");
+    Ok(())
+}
+
 /// `fit` reads the results of an epoch at its end, unless a callback wants those of each step.
 #[test]
 fn fit_reads_results_when_somebody_looks() -> Result<()> {

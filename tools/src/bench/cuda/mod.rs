@@ -61,6 +61,9 @@ pub fn run(options: &CudaOptions) -> Result<()> {
         if options.write { write(&table) } else { Ok(()) }
     })?;
     print!("{}", table.markdown());
+    if options.write {
+        pages(&table).iter().for_each(|page| println!("wrote {}", page.display()));
+    }
     write_json(options.json.as_deref(), &table.figures())
 }
 
@@ -124,8 +127,8 @@ impl Turn {
         let patience = self.patience.as_secs();
         for (_, prepared) in &mut self.prepared {
             let Ok(runner) = prepared else { continue };
-            let mut next = || runner.answer(end.saturating_duration_since(Instant::now()));
-            if let Err(error) = next().and_then(|_| next()) {
+            let left = || end.saturating_duration_since(Instant::now());
+            if let Err(error) = runner.answer(left()).and_then(|_| runner.last_answer(left())) {
                 *prepared = Err(error.context(format!("not prepared in {patience} s")));
             }
         }
@@ -194,16 +197,19 @@ fn steps(kind: Kind, quick: bool) -> usize {
     }
 }
 
+/// Returns the paths of the table, the figures and the plot.
+fn pages(table: &Table) -> [PathBuf; 3] {
+    let (folder, name) = (shell::root().join("docs/gpu"), table.machine.file_name());
+    ["md", "json", "svg"].map(|ending| folder.join(format!("{name}.{ending}")))
+}
+
 /// Writes the table, the figures and the plot.
 fn write(table: &Table) -> Result<()> {
-    let folder = shell::root().join("docs/gpu");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let name = table.machine.file_name();
-    let page = format!("{}\n![The figures as bars]({name}.svg)\n", table.markdown());
+    let page = format!("{}\n![The figures as bars]({}.svg)\n", table.markdown(), table.machine.file_name());
     let figures = serde_json::to_string_pretty(&table.figures())? + "\n";
-    for (ending, text) in [("md", page), ("json", figures), ("svg", plot::svg(table))] {
-        let path = folder.join(format!("{name}.{ending}"));
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    for (path, text) in pages(table).iter().zip([page, figures, plot::svg(table)]) {
+        let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
