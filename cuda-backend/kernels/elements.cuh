@@ -2,6 +2,12 @@
 #pragma once
 #include "common.cuh"
 
+// A tensor of `outer` blocks, each of `extent` rows of `inner` elements. The rows are reduced. Each block of threads reduces a part of
+// `part` rows, and grid.y counts the parts.
+struct Shape {
+    Index outer, extent, inner, part;
+};
+
 // The place of an element: its number in the tensor, and its position along the axes of `Shape`.
 struct Place {
     Index element, inner, row, outer;

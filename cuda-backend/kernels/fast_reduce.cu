@@ -6,12 +6,6 @@
 #include "formats.cuh"
 #include "neighbours.cuh"
 
-// A tensor of `outer` blocks, each of `extent` rows of `inner` elements. The rows are reduced. Each block of threads reduces a part of
-// `part` rows, and grid.y counts the parts.
-struct Shape {
-    Index outer, extent, inner, part;
-};
-
 // The rules: the value without elements, how two values join, and the type in which they do.
 struct Sum {
     typedef float Value;

@@ -8,12 +8,6 @@
 #include "formats.cuh"
 #include "neighbours.cuh"
 
-// A tensor of `outer` blocks, each of `extent` rows of `inner` elements. The rows are reduced. Each block of threads reduces a part of
-// `part` rows, and grid.y counts the parts.
-struct Shape {
-    Index outer, extent, inner, part;
-};
-
 // The sum of some elements, and the sum of the squares of their differences from their mean.
 struct Sums {
     float elements, squares;

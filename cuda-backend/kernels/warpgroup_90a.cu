@@ -20,41 +20,30 @@ extern __shared__ __align__(1024) char memory[];
 #define FOUR(sums, i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
 #define SIXTEEN(sums, i) FOUR(sums, i), FOUR(sums, i + 4), FOUR(sums, i + 8), FOUR(sums, i + 12)
 #define SIXTY_FOUR(sums, i) SIXTEEN(sums, i), SIXTEEN(sums, i + 16), SIXTEEN(sums, i + 32), SIXTEEN(sums, i + 48)
-// sums += a · b for 64 rows, 128 or 256 columns and 16 elements of each, in the background.
-#define MULTIPLY_128(NAME)                                                                                                                 \
+#define REGISTERS_64                                                                                                                       \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                                               \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                                                     \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                                     \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGISTERS_128                                                                                                                      \
+    REGISTERS_64 ", "                                                                                                                      \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                                                     \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                                                     \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                                         \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+// sums += a · b for 64 rows, some columns and 16 elements of each, in the background.
+#define MULTIPLY(COLUMNS, REGISTERS, OPERANDS, ...)                                                                                        \
     template <bool A_ACROSS, bool B_ACROSS>                                                                                                \
-    __device__ static void multiply(float (&sums)[64], Index a, Index b) {                                                                 \
+    __device__ static void multiply(float (&sums)[COLUMNS / 2], Index a, Index b) {                                                        \
         asm volatile("{\n\t.reg .pred accumulate;\n\tsetp.eq.u32 accumulate, 0, 0;\n\t"                                                    \
-                     "wgmma.mma_async.sync.aligned.m64n128k16.f32." NAME "." NAME " {"                                                     \
-                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                              \
-                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                                    \
-                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                    \
-                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "                                   \
-                     "%64, %65, accumulate, 1, 1, %66, %67;\n\t}"                                                                          \
-                     : SIXTY_FOUR(sums, 0)                                                                                                 \
-                     : "l"(a), "l"(b), "n"(A_ACROSS), "n"(B_ACROSS));                                                                      \
-    }
-#define MULTIPLY_256(NAME)                                                                                                                 \
-    template <bool A_ACROSS, bool B_ACROSS>                                                                                                \
-    __device__ static void multiply(float (&sums)[128], Index a, Index b) {                                                                \
-        asm volatile("{\n\t.reg .pred accumulate;\n\tsetp.eq.u32 accumulate, 0, 0;\n\t"                                                    \
-                     "wgmma.mma_async.sync.aligned.m64n256k16.f32." NAME "." NAME " {"                                                     \
-                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                              \
-                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                                    \
-                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                    \
-                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                                    \
-                     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                                    \
-                     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                                    \
-                     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                        \
-                     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "                   \
-                     "%128, %129, accumulate, 1, 1, %130, %131;\n\t}"                                                                      \
-                     : SIXTY_FOUR(sums, 0), SIXTY_FOUR(sums, 64)                                                                           \
+                     "wgmma.mma_async.sync.aligned.m64n" #COLUMNS "k16.f32.f16.f16 {" REGISTERS "}, " OPERANDS ";\n\t}"                    \
+                     : __VA_ARGS__                                                                                                         \
                      : "l"(a), "l"(b), "n"(A_ACROSS), "n"(B_ACROSS));                                                                      \
     }
 
 struct F16 : Binary16 {
-    MULTIPLY_128("f16")
-    MULTIPLY_256("f16")
+    MULTIPLY(128, REGISTERS_64, "%64, %65, accumulate, 1, 1, %66, %67", SIXTY_FOUR(sums, 0))
+    MULTIPLY(256, REGISTERS_128, "%128, %129, accumulate, 1, 1, %130, %131", SIXTY_FOUR(sums, 0), SIXTY_FOUR(sums, 64))
 };
 
 // An operand in shared memory, as the tensor cores know it: chunks of 16 bytes in groups of 8 rows of 128 bytes, in which chunk `i` of row

@@ -20,8 +20,8 @@ pub(super) fn join(steps: &mut [Step], merged: &mut [Option<Merged>], target: &T
         let Some(mut members) = moments(&steps[at - 1], &steps[at]) else { continue };
         let alone = merged[at + 1..].iter().take(MOST_BETWEEN).take_while(|merged| merged.is_none()).count();
         let after = alone.min(MOST_AFTER);
-        let normalizes = |count: &usize| Some((at + count, normalization(&members, &steps[at + 1..=at + count], target)?));
-        let joined = (1..=after).rev().find_map(|count| normalizes(&count));
+        let normalizes = |count: usize| Some((at + count, normalization(&members, &steps[at + 1..=at + count], target)?));
+        let joined = (1..=after).rev().find_map(normalizes);
         let last = if let Some((last, joined)) = joined {
             members = joined;
             last

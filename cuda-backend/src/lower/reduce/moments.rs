@@ -56,7 +56,7 @@ pub(crate) fn group(members: &[Member], target: &Target) -> Result<Grouped> {
 
 /// Returns the launches that write mean and variance of `x`.
 fn calls(shape: Shape, x: Elements, results: [Argument; 2], target: &Target) -> Vec<KernelCall> {
-    let room = target.workspace / (shape.outer * shape.inner * 8);
+    let room = target.workspace / (shape.outer * shape.inner * 8).max(1);
     let shape = shape.with_parts(target.multiprocessors.into(), room);
     let parts = shape.parts();
     let to = if parts == 1 { results.clone() } else { [Argument::Workspace, Argument::Workspace] };

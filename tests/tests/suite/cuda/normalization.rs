@@ -123,6 +123,19 @@ fn rows_are_normalized_in_one_pass() -> Result<()> {
     Ok(())
 }
 
+/// A mean of nothing is NaN.
+#[test]
+fn nothing_is_normalized_without_a_fault() -> Result<()> {
+    for compute in [layer_norm_and_more as Compute, moments, moments_of_a_sum] {
+        for (dims, axes) in [(&[0, 4][..], &[1][..]), (&[4, 0], &[1]), (&[0, 4], &[0]), (&[4, 0], &[0]), (&[2, 0, 3], &[1])] {
+            let (found, exact, _) = results(compute, dims, axes, 0.0)?;
+            assert!(found.iter().map(Vec::len).eq(exact.iter().map(Vec::len)), "{dims:?} over {axes:?}: {found:?}");
+            assert!(found.iter().flatten().all(|value| value.is_nan()), "{dims:?} over {axes:?}: {found:?}");
+        }
+    }
+    Ok(())
+}
+
 /// The differences from the mean are stored by the kernel that reads the tensor the next time.
 #[test]
 fn columns_are_normalized_in_two_passes() -> Result<()> {

@@ -2,8 +2,10 @@
 
 use crate::cnn::{Cnn, bytes};
 use gradlet::cuda::Options;
+use gradlet_core::layers::{Layer, SimpleRNN};
 use gradlet_core::{Eager, Function, Result, Scope, Tensor, Variable, ops};
 use gradlet_tests::gpu::Emulator;
+use std::sync::Arc;
 
 #[test]
 fn a_compiled_step_is_one_graph_one_upload_and_one_download() -> Result<()> {
@@ -21,6 +23,28 @@ fn a_compiled_step_is_one_graph_one_upload_and_one_download() -> Result<()> {
         }
         let expected = wanted.call(&other.scope, other.batch(index)?)?.item::<f32>()?;
         assert!((loss - expected).abs() <= 1e-5 * expected.abs(), "step {index}: {loss}, on the CPU {expected}");
+    }
+    Ok(())
+}
+
+/// A GPU's trace has the steps of a recurrent layer one by one, so that one graph computes them. Without that, and for a long sequence, the
+/// host decides about each step of a loop.
+#[test]
+fn a_recurrent_layer_is_one_graph() -> Result<()> {
+    for (steps, unroll, whole) in [(5, None, true), (5, Some(false), false), (128, None, true), (129, None, false), (129, Some(true), true)] {
+        let emulator = Emulator::new()?;
+        let scope = Eager::new(&emulator.device()?);
+        let layer = SimpleRNN::new(2);
+        let layer = if let Some(unroll) = unroll { layer.unroll(unroll) } else { layer };
+        let x = Tensor::full(&scope.device(), 0.5f32, &[1, steps, 3])?;
+        layer.build(&scope, x.shape())?;
+        let wanted = bytes(&layer.call(&scope, &x)?);
+        let layer = Arc::new(layer);
+        let function = Function::new(move |scope: &dyn Scope, x: Tensor| layer.call(scope, &x));
+        function.call(&scope, x.clone())?;
+        let (y, counts) = emulator.during(|| function.call(&scope, x));
+        assert_eq!(bytes(&y?), wanted, "{steps} steps, {unroll:?}");
+        assert_eq!(counts.graph_launches == 1, whole, "{steps} steps, {unroll:?}: {counts:?}");
     }
     Ok(())
 }

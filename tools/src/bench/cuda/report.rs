@@ -232,7 +232,7 @@ and `f16` are the types of operands and results. For models, `bf16` is `mixed_bf
 filters and units; `resnet8` and `mobilenet_v2` batch, side, width in percent and classes; `lstm` batch, steps, features and units; \
 `transformer` batch, positions, width and heads; `launch` the nodes of two graphs; `batch_to_loss` batch, features and units of an MLP.
 - Figures are medians of wall time, until the GPU has finished. Products and kernels are repeated for at least 5 ms and then waited for; \
-steps and latencies are single calls.
+steps and latencies are single calls. `batch_to_loss` ends when the host has the loss.
 - A kernel's rate counts the bytes that it has to read and write. A ratio is gradlet's figure divided by the program's.
 ";
 

@@ -1,6 +1,6 @@
 //! Recurrent layers: Keras's `RNN`, `SimpleRNN`, `LSTM` and `GRU`.
 //!
-//! In a trace, the steps are a loop, unless the caller asks the layer to unroll it.
+//! A trace for a CPU has a loop over the steps. One for a GPU has the ops of every step: see [`RNN::unroll`].
 
 mod gru;
 mod lstm;
@@ -184,11 +184,11 @@ impl<C: RNNCell> RNN<C> {
         RNN { zero_output_for_mask, ..self }
     }
 
-    /// Sets whether a trace contains the ops of every step instead of one loop. It makes no difference to eager execution, nor to
-    /// the results.
+    /// Sets whether a trace contains the ops of every step instead of one loop. Results and eager execution are the same.
     ///
-    /// By default, a trace has a loop, unless it is for a GPU and the input has at most 128 steps: the host would have to decide about
-    /// each step of a loop. Set it to false for an artifact that a program with a GPU exports for a small device.
+    /// By default, a trace for a CPU has a loop. A trace for a GPU has the ops of every step if the input has at most 128 steps, because
+    /// the host decides about each step of a loop. An artifact for a small device should have the loop: if a program with a GPU exports
+    /// it, set this to false.
     pub fn unroll(self, unroll: bool) -> RNN<C> {
         RNN { unroll: Some(unroll), ..self }
     }
