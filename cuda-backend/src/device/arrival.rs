@@ -5,8 +5,8 @@ use crate::device::merge::overlap;
 use crate::driver::Driver;
 use crate::driver::api::Handle;
 use crate::gpu::stream::{NO_TIME, new_event};
-use gradlet_core::device::Slot;
 use gradlet_core::Result;
+use gradlet_core::device::Slot;
 
 /// Most bytes of such a result, and most results of a graph: each takes another node.
 const SMALL: usize = 16;

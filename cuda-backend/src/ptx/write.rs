@@ -234,9 +234,9 @@ mod tests {
     use super::*;
     use crate::lower::{Job, Target, lower};
     use crate::ptx;
+    use crate::ptx::assert_assembles;
     use gradlet_core::custom_op::{Kernel, OpDef};
     use gradlet_core::{Shape, TensorType, ops};
-    use crate::ptx::assert_assembles;
 
     fn tensor(dtype: DType, dims: &[u32]) -> TensorType {
         TensorType::new(dtype, Shape::new(dims).unwrap())

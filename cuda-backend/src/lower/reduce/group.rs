@@ -60,8 +60,8 @@ fn returning(mut program: Program, value: usize) -> Result<Program> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ptx::assert_assembles;
     use crate::ptx::Code;
+    use crate::ptx::assert_assembles;
     use gradlet_core::custom_op::OpDef;
     use gradlet_core::{Shape, TensorType};
 

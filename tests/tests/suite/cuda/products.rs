@@ -94,7 +94,15 @@ fn products_of_every_shape() -> Result<()> {
             assert!(wanted == own, "GPU {index}: {a:?} · {b:?}, flipped {flips:?}");
         }
     }
-    let tiles = ["gemm_128x128_f32", "gemm_128x128_f32_whole", "gemm_64x64_f32", "gemm_128x32_f32", "gemm_32x128_f32", "gemm_sum_f32", "gemm_sum_f32_4"];
+    let tiles = [
+        "gemm_128x128_f32",
+        "gemm_128x128_f32_whole",
+        "gemm_64x64_f32",
+        "gemm_128x32_f32",
+        "gemm_32x128_f32",
+        "gemm_sum_f32",
+        "gemm_sum_f32_4",
+    ];
     Fast::have_run(&gpus, &tiles);
     Fast::have_run(&gpus, &["thin_across_1_f32_1", "thin_along_1_f32_1"]);
     Ok(())

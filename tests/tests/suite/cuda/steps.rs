@@ -31,7 +31,8 @@ fn a_compiled_step_is_one_graph_one_upload_and_one_download() -> Result<()> {
 /// host decides about each step of a loop.
 #[test]
 fn a_recurrent_layer_is_one_graph() -> Result<()> {
-    for (steps, unroll, whole) in [(5, None, true), (5, Some(false), false), (128, None, true), (129, None, false), (129, Some(true), true)] {
+    for (steps, unroll, whole) in [(5, None, true), (5, Some(false), false), (128, None, true), (129, None, false), (129, Some(true), true)]
+    {
         let emulator = Emulator::new()?;
         let scope = Eager::new(&emulator.device()?);
         let layer = SimpleRNN::new(2);
