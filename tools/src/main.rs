@@ -41,6 +41,7 @@ fn run(tool: Tool) -> Result<()> {
         Tool::Demo { json, logdir, update } => demo::run(json.as_deref(), logdir.as_deref(), update),
         Tool::Size { json, update } => size::run(json.as_deref(), update),
         Tool::Bench { race: Race::Train(options) } => bench::train::run(&options),
+        Tool::Bench { race: Race::Inference(options) } => bench::inference::run(&options),
         Tool::Bench { race: Race::Data(options) } => bench::data::run(&options),
         Tool::Bench { race: Race::Checkpoint(options) } => bench::checkpoint::run(&options),
         Tool::Bench { race: Race::Summary(options) } => bench::summary::run(&options),

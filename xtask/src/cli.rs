@@ -149,6 +149,8 @@ pub enum Tool {
 pub enum Race {
     /// Training steps, and their memory. DIR has the MNIST files (data/mnist10k).
     Train(BenchOptions),
+    /// Run `.tflite` files on one thread, beside TensorFlow Lite with XNNPACK. DIR is a folder with the files (tests/fixtures/tinyml).
+    Inference(BenchOptions),
     /// Read and write data, and make batches. DIR is a scratch folder for about 1 GiB of data, which is kept (target/bench-data).
     Data(BenchOptions),
     /// Save and restore 1 GiB of variables. DIR is a folder for the checkpoints, of 4 GiB (target/bench-checkpoint).

@@ -1,9 +1,10 @@
-//! Benchmarks against TensorFlow: training steps, pipelines, checkpoints and event files. On a GPU, against PyTorch and JAX. The programs
+//! Benchmarks against TensorFlow: training steps, inference, pipelines, checkpoints and event files. On a GPU, against PyTorch and JAX. The programs
 //! take turns on one machine.
 
 pub mod checkpoint;
 pub mod cuda;
 pub mod data;
+pub mod inference;
 pub mod summary;
 pub mod train;
 

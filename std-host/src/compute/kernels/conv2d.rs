@@ -296,7 +296,7 @@ impl WithSimd for Of<'_, FilterGrad<'_>, FilterGradPart<'_>> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Random, same};
+    use super::super::testing::{Random, cases, same};
     use super::*;
 
     /// Returns attributes of a random convolution.
@@ -313,7 +313,7 @@ pub(super) mod tests {
     #[test]
     fn as_the_portable_kernels() {
         let mut tried = 0;
-        for seed in 0..1500 {
+        for seed in 0..cases(1500) {
             let random = &mut Random::new(seed);
             let words = attributes(random);
             let [kh, kw] = [random.between(1, 5), random.between(1, 5)];
@@ -332,6 +332,6 @@ pub(super) mod tests {
             let of_filter = [&words[..], &[kh, kw]].concat();
             assert!(same(&FILTER_GRAD, &conv2d_filter_grad::F32, &of_filter, &[&x, &dy]));
         }
-        assert!(tried > 500, "{tried}");
+        assert!(tried > cases(500), "{tried}");
     }
 }

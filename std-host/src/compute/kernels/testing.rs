@@ -5,6 +5,11 @@ use gradlet_core::device::AlignedBytes;
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Shape, TensorType};
 
+/// Returns the number of cases of a long test: a quarter where QEMU may run it, which takes 50 times as long.
+pub(super) const fn cases(most: u64) -> u64 {
+    if cfg!(target_arch = "aarch64") { most / 4 } else { most }
+}
+
 /// Pseudorandom numbers from a seed.
 pub(super) struct Random(u64);
 

@@ -10,6 +10,9 @@ pub trait Integers: Copy {
     /// Number of elements of a vector.
     const LANES: usize;
 
+    /// Runs `work`, compiled with the instructions of this set.
+    fn vectorize<W: WithIntegers>(self, work: W);
+
     /// Returns a vector whose elements are all `value`.
     fn splat(self, value: i32) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -25,6 +28,10 @@ pub trait Integers: Copy {
     fn left(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
     /// Shifts each element to the right, as a number without a sign.
     fn right(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
+    /// Shifts each element to the right, as a number with a sign.
+    fn right_signed(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
+    /// Returns the upper half of the product, rounded. Ties go up.
+    fn mul_high(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Adds the products of four bytes without a sign and four with a sign to each element.
     fn dot(self, sum: Self::Vector, unsigned: Self::Vector, signed: Self::Vector) -> Self::Vector;
     /// Returns the product with a real number, rounded to 31 bits after the point, and then to an integer. Ties of the first rounding go
@@ -45,9 +52,9 @@ pub trait Integers: Copy {
     fn widen(self, from: &[u8]) -> Self::Vector;
     /// Loads a byte for each element, with its sign. Panics if there are too few.
     fn widen_signed(self, from: &[i8]) -> Self::Vector;
-    /// Stores the lower byte of each element, which must be between -128 and 127. Panics if `to` is shorter.
+    /// Stores each element, limited to what a byte can hold. Panics if `to` is shorter.
     fn narrow(self, to: &mut [i8], vector: Self::Vector);
-    /// Stores the lower byte of as many elements as `to` has room for.
+    /// Stores as many elements as `to` has room for, limited to what a byte can hold.
     fn narrow_part(self, to: &mut [i8], vector: Self::Vector);
 }
 

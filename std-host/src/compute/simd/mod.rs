@@ -23,6 +23,29 @@ macro_rules! by_intrinsics {
     };
 }
 
+/// Defines the token of an instruction set of x86-64 that consists of CPU features, for work of one kind.
+#[cfg(target_arch = "x86_64")]
+macro_rules! token {
+    ($(#[$doc:meta])* $token:ident for $Work:ident::$run:ident: $($feature:tt)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $token(());
+
+        impl $token {
+            /// Returns the token if this CPU has all features of the set.
+            pub fn detect() -> Option<$token> {
+                ($(is_x86_feature_detected!($feature))&&*).then_some($token(()))
+            }
+
+            $(#[target_feature(enable = $feature)])*
+            #[inline]
+            fn enter<W: $Work>(self, work: W) {
+                work.$run(self);
+            }
+        }
+    };
+}
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]

@@ -3,36 +3,14 @@
 use super::{Simd, WithSimd};
 use std::arch::x86_64::*;
 
-/// Defines the token of an instruction set that consists of CPU features.
-macro_rules! token {
-    ($(#[$doc:meta])* $token:ident: $($feature:tt)*) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy)]
-        pub struct $token(());
-
-        impl $token {
-            /// Returns the token if this CPU has all features of the set.
-            pub fn detect() -> Option<$token> {
-                ($(is_x86_feature_detected!($feature))&&*).then_some($token(()))
-            }
-
-            $(#[target_feature(enable = $feature)])*
-            #[inline]
-            fn enter<W: WithSimd>(self, work: W) {
-                work.with_simd(self);
-            }
-        }
-    };
-}
-
 token! {
     /// Token of AVX-512, with the features of the level x86-64-v4.
-    Avx512: "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
+    Avx512 for WithSimd::with_simd: "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
 }
 
 token! {
     /// Token of AVX2, with the features of the level x86-64-v3.
-    Avx2: "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
+    Avx2 for WithSimd::with_simd: "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
 }
 
 impl Simd for Avx512 {

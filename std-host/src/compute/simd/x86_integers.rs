@@ -3,49 +3,26 @@
 use super::integers::{Integers, Scale, WithIntegers};
 use std::arch::x86_64::*;
 
-/// Defines the token of an instruction set that consists of CPU features.
-macro_rules! token {
-    ($(#[$doc:meta])* $token:ident: $($feature:tt)*) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy)]
-        pub struct $token(());
-
-        impl $token {
-            /// Returns the token if this CPU has all features of the set.
-            pub fn detect() -> Option<$token> {
-                ($(is_x86_feature_detected!($feature))&&*).then_some($token(()))
-            }
-
-            /// Runs `work` with the instructions of this set.
-            #[inline(always)]
-            pub fn vectorize<W: WithIntegers>(self, work: W) {
-                // SAFETY: the token exists, so the CPU has the instructions.
-                unsafe { self.enter(work) }
-            }
-
-            $(#[target_feature(enable = $feature)])*
-            #[inline]
-            fn enter<W: WithIntegers>(self, work: W) {
-                work.with_integers(self);
-            }
-        }
-    };
-}
-
 token! {
     /// Token of AVX-512 with VNNI.
-    Vnni: "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
+    Vnni for WithIntegers::with_integers: "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
 }
 
 token! {
     /// Token of AVX2.
-    Avx2: "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
+    Avx2 for WithIntegers::with_integers: "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
 }
 
 impl Integers for Vnni {
     type Vector = __m512i;
 
     const LANES: usize = 16;
+
+    #[inline(always)]
+    fn vectorize<W: WithIntegers>(self, work: W) {
+        // SAFETY: the token exists, so the CPU has the instructions.
+        unsafe { self.enter(work) }
+    }
 
     by_intrinsics! {
         splat(value: i32) -> __m512i = _mm512_set1_epi32(value);
@@ -57,6 +34,13 @@ impl Integers for Vnni {
         greatest(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epi32(a, b);
         left(a: __m512i, by: __m512i) -> __m512i = _mm512_sllv_epi32(a, by);
         right(a: __m512i, by: __m512i) -> __m512i = _mm512_srlv_epi32(a, by);
+        right_signed(a: __m512i, by: __m512i) -> __m512i = _mm512_srav_epi32(a, by);
+        mul_high(a: __m512i, b: __m512i) -> __m512i = {
+            let half = _mm512_set1_epi64(1 << 31);
+            let even = _mm512_add_epi64(_mm512_mul_epi32(a, b), half);
+            let odd = _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b)), half);
+            _mm512_mask_shuffle_epi32::<0b11_11_01_01>(odd, 0x5555, even)
+        };
         dot(sum: __m512i, unsigned: __m512i, signed: __m512i) -> __m512i = _mm512_dpbusd_epi32(sum, unsigned, signed);
         scale(x: __m512i, scale: &Scale<__m512i>) -> __m512i = {
             let (x, half) = (_mm512_sllv_epi32(x, scale.left), _mm512_set1_epi64(1 << 30));
@@ -129,14 +113,14 @@ impl Integers for Vnni {
     fn narrow(self, to: &mut [i8], vector: __m512i) {
         let to = &mut to[..Self::LANES];
         // SAFETY: the slice has an element for each lane.
-        unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(vector)) }
+        unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtsepi32_epi8(vector)) }
     }
 
     #[inline(always)]
     fn narrow_part(self, to: &mut [i8], vector: __m512i) {
         let first = ((1u32 << to.len().min(Self::LANES)) - 1) as __mmask16;
         // SAFETY: the slice has an element for each lane of the mask. The others are not accessed.
-        unsafe { _mm512_mask_cvtepi32_storeu_epi8(to.as_mut_ptr().cast(), first, vector) }
+        unsafe { _mm512_mask_cvtsepi32_storeu_epi8(to.as_mut_ptr().cast(), first, vector) }
     }
 }
 
@@ -161,6 +145,12 @@ impl Integers for Avx2 {
 
     const LANES: usize = 8;
 
+    #[inline(always)]
+    fn vectorize<W: WithIntegers>(self, work: W) {
+        // SAFETY: the token exists, so the CPU has the instructions.
+        unsafe { self.enter(work) }
+    }
+
     by_intrinsics! {
         splat(value: i32) -> __m256i = _mm256_set1_epi32(value);
         add(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
@@ -171,6 +161,13 @@ impl Integers for Avx2 {
         greatest(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epi32(a, b);
         left(a: __m256i, by: __m256i) -> __m256i = _mm256_sllv_epi32(a, by);
         right(a: __m256i, by: __m256i) -> __m256i = _mm256_srlv_epi32(a, by);
+        right_signed(a: __m256i, by: __m256i) -> __m256i = _mm256_srav_epi32(a, by);
+        mul_high(a: __m256i, b: __m256i) -> __m256i = {
+            let half = _mm256_set1_epi64x(1 << 31);
+            let even = _mm256_add_epi64(_mm256_mul_epi32(a, b), half);
+            let odd = _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b)), half);
+            _mm256_blend_epi32::<0xaa>(_mm256_srli_epi64::<32>(even), odd)
+        };
         // The instruction for products of bytes saturates, so the bytes become 16-bit numbers.
         dot(sum: __m256i, unsigned: __m256i, signed: __m256i) -> __m256i = {
             let (low, high) = (_mm256_and_si256(unsigned, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(unsigned));

@@ -26,6 +26,8 @@ pub(super) struct Channels<'a> {
     values: &'a [i32],
     exponents: &'a [i32],
     range: Range,
+    /// True if no number of [`Lanes::usual`] is too large for i32.
+    pub(super) are_usual: bool,
 }
 
 /// Returns the multiplier of a channel. One multiplier can be that of all channels, and one that is not valid counts as 0.
@@ -38,52 +40,76 @@ pub(super) fn multiplier(multipliers: &[i32], channel: usize) -> Multiplier {
     }
 }
 
-/// Calls `work` with the channels for these operands: the bias, at which the sums start, and the multipliers.
-pub(super) fn with_channels([bias, multipliers]: [&[i32]; 2], range: Range, work: impl FnOnce(&mut Channels<'_>)) {
+/// Calls `work` with the channels for these operands: the bias, at which the sums of `products` products start, and the multipliers.
+pub(super) fn with_channels([bias, multipliers]: [&[i32]; 2], products: usize, range: Range, work: impl FnOnce(&mut Channels<'_>)) {
     let padded = bias.len().next_multiple_of(LINE);
     scratch::with(3 * padded, |numbers: &mut [i32]| {
         numbers.fill(0);
         let (starts, rest) = numbers.split_at_mut(padded);
         let (values, exponents) = rest.split_at_mut(padded);
         starts[..bias.len()].copy_from_slice(bias);
+        exponents.fill(LEAST);
         for (channel, (value, exponent)) in values.iter_mut().zip(&mut *exponents).take(bias.len()).enumerate() {
             let of = multiplier(multipliers, channel);
-            (*value, *exponent) = (of.value, of.exponent);
+            if of.value > 0 {
+                (*value, *exponent) = (of.value, of.exponent);
+            }
         }
-        work(&mut Channels { starts, values, exponents, range });
+        let largest = bias.iter().map(|bias| u64::from(bias.unsigned_abs())).max().unwrap_or(0);
+        let are_usual = products as u64 * PRODUCT + largest < 1 << 30 && exponents.iter().all(|exponent| (LEAST..0).contains(exponent));
+        work(&mut Channels { starts, values, exponents, range, are_usual });
     });
 }
+
+/// Least exponent of a usual channel.
+const LEAST: i32 = -23;
+/// Size of the largest product of an element without its zero point and a weight.
+const PRODUCT: u64 = 255 * 128;
 
 /// A vector of channels.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes<V> {
     pub(super) start: V,
     scale: Scale<V>,
+    /// The zero point and a half, both shifted to the left by as many bits as a product is shifted to the right.
+    offset: V,
     zero_point: V,
-    least: V,
-    greatest: V,
+    /// Smallest and largest element, unless these are those of i8.
+    range: Option<[V; 2]>,
 }
 
 impl Channels<'_> {
     /// Returns the vector of channels from `first` on.
     #[inline(always)]
     pub(super) fn lanes<S: Integers>(&self, simd: S, first: usize) -> Lanes<S::Vector> {
-        Lanes {
-            start: simd.load(&self.starts[first..]),
-            scale: Scale::new(simd, simd.load(&self.values[first..]), simd.load(&self.exponents[first..])),
-            zero_point: simd.splat(self.range.zero_point),
-            least: simd.splat(self.range.least),
-            greatest: simd.splat(self.range.greatest),
-        }
+        let Range { zero_point, least, greatest } = self.range;
+        let (scale, zero_point) =
+            (Scale::new(simd, simd.load(&self.values[first..]), simd.load(&self.exponents[first..])), simd.splat(zero_point));
+        let half = simd.left(simd.splat(1), simd.sub(scale.right, simd.splat(1)));
+        let offset = simd.add(simd.left(zero_point, scale.right), half);
+        let range = (least > -128 || greatest < 127).then(|| [simd.splat(least), simd.splat(greatest)]);
+        Lanes { start: simd.load(&self.starts[first..]), scale, offset, zero_point, range }
     }
 }
 
 impl<V: Copy> Lanes<V> {
-    /// Writes the elements for sums to `to`: all of them, or as many as `to` has room for.
+    /// Writes the elements for sums to `to`: all of them, or as many as `to` has room for. `USUAL` is true if the channels
+    /// [are usual](Channels::are_usual).
     #[inline(always)]
-    pub(super) fn finish<S: Integers<Vector = V>>(&self, simd: S, sums: V, to: &mut [i8]) {
-        let number = simd.add(simd.scale(sums, &self.scale), self.zero_point);
-        let element = simd.least(simd.greatest(number, self.least), self.greatest);
+    pub(super) fn finish<S: Integers<Vector = V>, const USUAL: bool>(&self, simd: S, sums: V, to: &mut [i8]) {
+        let number = if USUAL { self.usual(simd, sums) } else { simd.add(simd.scale(sums, &self.scale), self.zero_point) };
+        let element = match self.range {
+            Some([least, greatest]) => simd.least(simd.greatest(number, least), greatest),
+            None => number,
+        };
         if to.len() >= S::LANES { simd.narrow(to, element) } else { simd.narrow_part(to, element) }
+    }
+
+    /// Returns the numbers for sums. They are rounded as by [`Integers::scale`].
+    #[inline(always)]
+    fn usual<S: Integers<Vector = V>>(&self, simd: S, sums: V) -> V {
+        let high = simd.mul_high(simd.add(sums, sums), self.scale.value);
+        let ties = simd.right_signed(high, simd.splat(31));
+        simd.right_signed(simd.add(simd.add(high, ties), self.offset), self.scale.right)
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
     let result = call.output()?.slice_mut::<i8>();
     scratch::with(co.next_multiple_of(LINE) * runs.steps(), |packed: &mut [i32]| {
         let bias = 128 + input_zero_point;
-        with_channels(operands, range, |channels| {
+        with_channels(operands, kh * kw * c, range, |channels| {
             set.run(Pack { filter: bytemuck::cast_slice(filter), runs, bias, packed, starts: channels.starts });
             let forward = Forward { x, axes, channels, of_pixel: [c, co], runs, packed, zero_point: input_zero_point };
             let parallel = n * oh * ow * co * kh * kw * c > ALONE;
@@ -144,25 +144,34 @@ impl WithIntegers for Part<'_, '_> {
                 *place = (row * down.stride * field.pitch + at * across.stride * c) as i64;
             }
         }
-        let mut first = 0;
-        while first < co {
-            // As many sums as the registers can hold.
-            match (S::LANES, co - first > S::LANES) {
-                (16, true) => forward.tiles::<S, 8, 2>(simd, field, places, first, result),
-                (16, false) => forward.tiles::<S, 12, 1>(simd, field, places, first, result),
-                (_, true) => forward.tiles::<S, 3, 2>(simd, field, places, first, result),
-                (_, false) => forward.tiles::<S, 4, 1>(simd, field, places, first, result),
-            }
-            first += if co - first > S::LANES { 2 * S::LANES } else { S::LANES };
+        if forward.channels.are_usual {
+            forward.compute::<S, true>(simd, field, places, result);
+        } else {
+            forward.compute::<S, false>(simd, field, places, result);
         }
     }
 }
 
 impl Forward<'_> {
-    /// Computes `V` vectors of channels from channel `first` on, of `R` pixels at a time. `places` has the place of each pixel's window in
-    /// the field.
+    /// Computes a block. `places` has the place of each pixel's window in the field.
     #[inline(always)]
-    fn tiles<S: Integers, const R: usize, const V: usize>(
+    fn compute<S: Integers, const USUAL: bool>(&self, simd: S, field: Field<'_>, places: &[i64], result: &mut [i8]) {
+        let (co, mut first) = (self.of_pixel[1], 0);
+        while first < co {
+            // As many sums as the registers can hold.
+            match (S::LANES, co - first > S::LANES) {
+                (16, true) => self.tiles::<S, USUAL, 8, 2>(simd, field, places, first, result),
+                (16, false) => self.tiles::<S, USUAL, 12, 1>(simd, field, places, first, result),
+                (_, true) => self.tiles::<S, USUAL, 3, 2>(simd, field, places, first, result),
+                (_, false) => self.tiles::<S, USUAL, 4, 1>(simd, field, places, first, result),
+            }
+            first += if co - first > S::LANES { 2 * S::LANES } else { S::LANES };
+        }
+    }
+
+    /// Computes `V` vectors of channels from channel `first` on, of `R` pixels at a time.
+    #[inline(always)]
+    fn tiles<S: Integers, const USUAL: bool, const R: usize, const V: usize>(
         &self,
         simd: S,
         field: Field<'_>,
@@ -191,7 +200,7 @@ impl Forward<'_> {
             for r in 0..R {
                 for v in 0..V {
                     let from = first + v * S::LANES;
-                    lanes[v].finish(simd, sums[r][v], &mut result[pixels[r] * co + from..][..S::LANES.min(co - from)]);
+                    lanes[v].finish::<S, USUAL>(simd, sums[r][v], &mut result[pixels[r] * co + from..][..S::LANES.min(co - from)]);
                 }
             }
             at += R;

@@ -8,7 +8,6 @@ use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use crate::compute::team;
 use gradlet_core::Result;
 use gradlet_core::custom_op::Call;
-use gradlet_core::ops::Multiplier;
 use gradlet_core::ops::quantized_dense::{Attributes, I8};
 
 /// Number of multiplications below which one thread is faster than several.
@@ -82,7 +81,7 @@ impl WithIntegers for Part<'_, '_> {
             let multiplier = multiplier(multipliers, channel);
             for (y, line) in column.iter_mut().zip(lines.chunks_exact(padded)) {
                 let sum = start.wrapping_add(sum(simd, Some(line), row));
-                *y = range.element(if once { multiplied_once(sum, multiplier) } else { multiplied_twice(sum, multiplier) });
+                *y = range.element(if once { multiplier.once(sum) } else { multiplier.twice(sum) });
             }
         }
     }
@@ -102,18 +101,4 @@ fn sum<S: Integers>(simd: S, line: Option<&[u8]>, row: &[u8]) -> i32 {
     let mut elements = [0; LINE];
     simd.store(&mut elements, sums);
     elements.iter().fold(0, |sum, &element| sum.wrapping_add(element))
-}
-
-/// Returns the product, rounded to an integer. Ties go away from zero.
-fn multiplied_once(x: i32, Multiplier { value, exponent }: Multiplier) -> i32 {
-    let (product, shift) = (i64::from(x) * i64::from(value), (31 - exponent) as u32);
-    ((product + (1i64 << (shift - 1)) - i64::from(product < 0)) >> shift) as i32
-}
-
-/// Returns the product, rounded as by [`Integers::scale`].
-fn multiplied_twice(x: i32, Multiplier { value, exponent }: Multiplier) -> i32 {
-    let product = i64::from(x.wrapping_shl(exponent.max(0) as u32)) * i64::from(value);
-    let (nearest, shift) = ((product + (1 << 30)) >> 31, (-exponent).max(0) as u32);
-    let half = (1i64 << shift) >> 1;
-    ((nearest + half - i64::from(nearest < 0 && shift > 0)) >> shift) as i32
 }

@@ -28,7 +28,7 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
     let result = call.output()?.slice_mut::<i8>();
     let taps = [kh, kw];
     scratch::with(c.next_multiple_of(LINE) * kh * kw.div_ceil(4), |packed: &mut [i32]| {
-        with_channels(operands, range, |channels| {
+        with_channels(operands, kh * kw, range, |channels| {
             // The last vector reads more channels than there are.
             scratch::with(filter.len() + LINE, |padded: &mut [u8]| {
                 padded[..filter.len()].copy_from_slice(bytemuck::cast_slice(filter));
@@ -127,7 +127,12 @@ impl WithIntegers for Part<'_, '_> {
                     _ => arrange::<S, 4>(simd, from, steps, vectors),
                 }
             }
-            forward.products(simd, vectors, first, down.dilation * groups, result);
+            let tap = down.dilation * groups;
+            if forward.channels.are_usual {
+                forward.products::<S, true>(simd, vectors, first, tap, result);
+            } else {
+                forward.products::<S, false>(simd, vectors, first, tap, result);
+            }
         }
     }
 }
@@ -135,15 +140,27 @@ impl WithIntegers for Part<'_, '_> {
 /// Writes the vectors of a row of pixels: `N` bytes for each channel. `steps` are the distances between pixels and between bytes.
 #[inline(always)]
 fn arrange<S: Integers, const N: usize>(simd: S, from: &[u8], [pixel, byte]: [usize; 2], to: &mut [i32]) {
-    for index in 0..to.len() / S::LANES {
-        simd.store(&mut to[index * S::LANES..], four(simd, from, index * pixel, byte, N));
+    if pixel != byte {
+        for (index, to) in to.chunks_exact_mut(S::LANES).enumerate() {
+            simd.store(to, four(simd, from, index * pixel, byte, N));
+        }
+        return;
+    }
+    // The vector of a pixel has all bytes of the one before but the first.
+    let mut vector = four(simd, from, 0, byte, N);
+    let (first, rest) = to.split_at_mut(S::LANES);
+    simd.store(first, vector);
+    for (index, to) in rest.chunks_exact_mut(S::LANES).enumerate() {
+        let next = simd.left(simd.widen(&from[(index + N) * byte..]), simd.splat(8 * (N as i32 - 1)));
+        vector = simd.or(simd.right(vector, simd.splat(8)), next);
+        simd.store(to, vector);
     }
 }
 
 impl Forward<'_> {
     /// Computes a vector of channels from channel `first` on. `vectors` has those of the block's rows; `tap` of them separate two taps.
     #[inline(always)]
-    fn products<S: Integers>(&self, simd: S, vectors: &[i32], first: usize, tap: usize, result: &mut [i8]) {
+    fn products<S: Integers, const USUAL: bool>(&self, simd: S, vectors: &[i32], first: usize, tap: usize, result: &mut [i8]) {
         let ([down, across], c) = (self.axes, self.of_pixel);
         let groups = across.taps.div_ceil(4);
         let lanes = self.channels.lanes(simd, first);
@@ -166,7 +183,7 @@ impl Forward<'_> {
                 }
                 let result = &mut result[(row * across.output + at) * c..];
                 for (index, &sum) in sums.iter().enumerate().take(across.output - at) {
-                    lanes.finish(simd, sum, &mut result[index * c + first..][..channels]);
+                    lanes.finish::<S, USUAL>(simd, sum, &mut result[index * c + first..][..channels]);
                 }
                 at += TILE;
             }
