@@ -30,8 +30,9 @@ pub trait Integers: Copy {
     fn right(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
     /// Shifts each element to the right, as a number with a sign.
     fn right_signed(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
-    /// Returns the upper half of the product, rounded. Ties go up.
-    fn mul_high(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Returns the upper half of the product with `b`, which is not negative. It is rounded, and ties go up. With `DOWN`, 1 is subtracted
+    /// from a negative product, and it is rounded down.
+    fn mul_high<const DOWN: bool>(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Adds the products of four bytes without a sign and four with a sign to each element.
     fn dot(self, sum: Self::Vector, unsigned: Self::Vector, signed: Self::Vector) -> Self::Vector;
     /// Returns the product with a real number, rounded to 31 bits after the point, and then to an integer. Ties of the first rounding go
@@ -39,6 +40,8 @@ pub trait Integers: Copy {
     fn scale(self, x: Self::Vector, scale: &Scale<Self::Vector>) -> Self::Vector;
     /// Transposes blocks of four by four elements: element `4 · b + i` of vector j becomes element `4 · b + j` of vector i.
     fn transpose(self, vectors: [Self::Vector; 4]) -> [Self::Vector; 4];
+    /// Adds the blocks of four elements of each vector. Block i of the result is the sum of those of vector i.
+    fn add_blocks(self, vectors: [Self::Vector; 4]) -> Self::Vector;
 
     /// Loads the first elements of `from`. Panics if they do not fill the vector.
     fn load(self, from: &[i32]) -> Self::Vector;

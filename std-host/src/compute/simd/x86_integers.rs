@@ -35,12 +35,6 @@ impl Integers for Vnni {
         left(a: __m512i, by: __m512i) -> __m512i = _mm512_sllv_epi32(a, by);
         right(a: __m512i, by: __m512i) -> __m512i = _mm512_srlv_epi32(a, by);
         right_signed(a: __m512i, by: __m512i) -> __m512i = _mm512_srav_epi32(a, by);
-        mul_high(a: __m512i, b: __m512i) -> __m512i = {
-            let half = _mm512_set1_epi64(1 << 31);
-            let even = _mm512_add_epi64(_mm512_mul_epi32(a, b), half);
-            let odd = _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b)), half);
-            _mm512_mask_shuffle_epi32::<0b11_11_01_01>(odd, 0x5555, even)
-        };
         dot(sum: __m512i, unsigned: __m512i, signed: __m512i) -> __m512i = _mm512_dpbusd_epi32(sum, unsigned, signed);
         scale(x: __m512i, scale: &Scale<__m512i>) -> __m512i = {
             let (x, half) = (_mm512_sllv_epi32(x, scale.left), _mm512_set1_epi64(1 << 30));
@@ -53,6 +47,12 @@ impl Integers for Vnni {
             let shifted = _mm512_srav_epi32(product, scale.right);
             _mm512_mask_add_epi32(shifted, above, shifted, _mm512_set1_epi32(1))
         };
+        add_blocks(vectors: [__m512i; 4]) -> __m512i = {
+            let [a, b, c, d] = vectors;
+            let halves = |a, b| _mm512_add_epi32(_mm512_shuffle_i32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_i32x4::<0b11_01_11_01>(a, b));
+            let (first, second) = (halves(a, b), halves(c, d));
+            halves(first, second)
+        };
         transpose(vectors: [__m512i; 4]) -> [__m512i; 4] = {
             let [a, b, c, d] = vectors;
             let low = [_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d)];
@@ -64,6 +64,18 @@ impl Integers for Vnni {
                 _mm512_unpackhi_epi64(high[0], high[1]),
             ]
         };
+    }
+
+    #[inline(always)]
+    fn mul_high<const DOWN: bool>(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: the token exists, so the CPU has the instructions, here and in the closure.
+        unsafe {
+            let rounded =
+                |product| _mm512_add_epi64(product, if DOWN { _mm512_srai_epi64::<63>(product) } else { _mm512_set1_epi64(1 << 31) });
+            let even = rounded(_mm512_mul_epi32(a, b));
+            let odd = rounded(_mm512_mul_epi32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b)));
+            _mm512_mask_shuffle_epi32::<0b11_11_01_01>(odd, 0x5555, even)
+        }
     }
 
     #[inline(always)]
@@ -162,12 +174,6 @@ impl Integers for Avx2 {
         left(a: __m256i, by: __m256i) -> __m256i = _mm256_sllv_epi32(a, by);
         right(a: __m256i, by: __m256i) -> __m256i = _mm256_srlv_epi32(a, by);
         right_signed(a: __m256i, by: __m256i) -> __m256i = _mm256_srav_epi32(a, by);
-        mul_high(a: __m256i, b: __m256i) -> __m256i = {
-            let half = _mm256_set1_epi64x(1 << 31);
-            let even = _mm256_add_epi64(_mm256_mul_epi32(a, b), half);
-            let odd = _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b)), half);
-            _mm256_blend_epi32::<0xaa>(_mm256_srli_epi64::<32>(even), odd)
-        };
         // The instruction for products of bytes saturates, so the bytes become 16-bit numbers.
         dot(sum: __m256i, unsigned: __m256i, signed: __m256i) -> __m256i = {
             let (low, high) = (_mm256_and_si256(unsigned, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(unsigned));
@@ -185,6 +191,10 @@ impl Integers for Avx2 {
             let above = _mm256_cmpgt_epi32(_mm256_and_si256(product, scale.lost), ties);
             _mm256_sub_epi32(_mm256_srav_epi32(product, scale.right), above)
         };
+        add_blocks(vectors: [__m256i; 4]) -> __m256i = {
+            let [a, b, ..] = vectors;
+            _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b))
+        };
         transpose(vectors: [__m256i; 4]) -> [__m256i; 4] = {
             let [a, b, c, d] = vectors;
             let low = [_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d)];
@@ -196,6 +206,22 @@ impl Integers for Avx2 {
                 _mm256_unpackhi_epi64(high[0], high[1]),
             ]
         };
+    }
+
+    #[inline(always)]
+    fn mul_high<const DOWN: bool>(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the token exists, so the CPU has the instructions, here and in the closure.
+        unsafe {
+            let rounded = |product| {
+                _mm256_add_epi64(
+                    product,
+                    if DOWN { _mm256_cmpgt_epi64(_mm256_setzero_si256(), product) } else { _mm256_set1_epi64x(1 << 31) },
+                )
+            };
+            let even = rounded(_mm256_mul_epi32(a, b));
+            let odd = rounded(_mm256_mul_epi32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b)));
+            _mm256_blend_epi32::<0xaa>(_mm256_srli_epi64::<32>(even), odd)
+        }
     }
 
     #[inline(always)]

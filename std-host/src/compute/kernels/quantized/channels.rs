@@ -13,13 +13,6 @@ pub(super) struct Range {
     pub(super) greatest: i32,
 }
 
-impl Range {
-    /// Returns the element for a number without the zero point.
-    pub(super) fn element(self, number: i32) -> i8 {
-        number.wrapping_add(self.zero_point).max(self.least).min(self.greatest) as i8
-    }
-}
-
 /// Channels of a result, with zeros up to a multiple of [`LINE`] channels.
 pub(super) struct Channels<'a> {
     pub(super) starts: &'a mut [i32],
@@ -48,15 +41,22 @@ pub(super) fn with_channels([bias, multipliers]: [&[i32]; 2], products: usize, r
         let (starts, rest) = numbers.split_at_mut(padded);
         let (values, exponents) = rest.split_at_mut(padded);
         starts[..bias.len()].copy_from_slice(bias);
-        exponents.fill(LEAST);
-        for (channel, (value, exponent)) in values.iter_mut().zip(&mut *exponents).take(bias.len()).enumerate() {
-            let of = multiplier(multipliers, channel);
-            if of.value > 0 {
-                (*value, *exponent) = (of.value, of.exponent);
+        let of = |channel| match multiplier(multipliers, channel) {
+            Multiplier { value: 0, .. } => Multiplier { value: 0, exponent: LEAST },
+            usual => usual,
+        };
+        let one = of(0);
+        values[..bias.len()].fill(one.value);
+        exponents.fill(one.exponent);
+        if multipliers.len() > 2 {
+            for channel in 0..bias.len() {
+                let Multiplier { value, exponent } = of(channel);
+                (values[channel], exponents[channel]) = (value, exponent);
             }
         }
-        let largest = bias.iter().map(|bias| u64::from(bias.unsigned_abs())).max().unwrap_or(0);
-        let are_usual = products as u64 * PRODUCT + largest < 1 << 30 && exponents.iter().all(|exponent| (LEAST..0).contains(exponent));
+        let largest = bias.iter().fold(0, |largest, bias| bias.unsigned_abs().max(largest));
+        let (least, greatest) = exponents.iter().fold((0, LEAST), |(least, greatest), of| (least.min(*of), greatest.max(*of)));
+        let are_usual = products as u64 * PRODUCT + u64::from(largest) < 1 << 30 && least >= LEAST && greatest < 0;
         work(&mut Channels { starts, values, exponents, range, are_usual });
     });
 }
@@ -98,18 +98,31 @@ impl<V: Copy> Lanes<V> {
     #[inline(always)]
     pub(super) fn finish<S: Integers<Vector = V>, const USUAL: bool>(&self, simd: S, sums: V, to: &mut [i8]) {
         let number = if USUAL { self.usual(simd, sums) } else { simd.add(simd.scale(sums, &self.scale), self.zero_point) };
+        self.write(simd, number, to);
+    }
+
+    /// Returns the numbers for the sums of usual channels. They are rounded as by [`Integers::scale`].
+    #[inline(always)]
+    fn usual<S: Integers<Vector = V>>(&self, simd: S, sums: V) -> V {
+        let high = simd.mul_high::<false>(simd.add(sums, sums), self.scale.value);
+        let ties = simd.right_signed(high, simd.splat(31));
+        simd.right_signed(simd.add(simd.add(high, ties), self.offset), self.scale.right)
+    }
+
+    /// Returns the numbers for the sums of usual channels. They are rounded once, and ties go away from zero.
+    #[inline(always)]
+    pub(super) fn usual_once<S: Integers<Vector = V>>(&self, simd: S, sums: V) -> V {
+        let high = simd.mul_high::<true>(simd.add(sums, sums), self.scale.value);
+        simd.right_signed(simd.add(high, self.offset), self.scale.right)
+    }
+
+    /// Writes the elements for numbers, to which the zero point was added.
+    #[inline(always)]
+    pub(super) fn write<S: Integers<Vector = V>>(&self, simd: S, number: V, to: &mut [i8]) {
         let element = match self.range {
             Some([least, greatest]) => simd.least(simd.greatest(number, least), greatest),
             None => number,
         };
         if to.len() >= S::LANES { simd.narrow(to, element) } else { simd.narrow_part(to, element) }
-    }
-
-    /// Returns the numbers for sums. They are rounded as by [`Integers::scale`].
-    #[inline(always)]
-    fn usual<S: Integers<Vector = V>>(&self, simd: S, sums: V) -> V {
-        let high = simd.mul_high(simd.add(sums, sums), self.scale.value);
-        let ties = simd.right_signed(high, simd.splat(31));
-        simd.right_signed(simd.add(simd.add(high, ties), self.offset), self.scale.right)
     }
 }

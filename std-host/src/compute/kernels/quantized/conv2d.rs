@@ -4,7 +4,7 @@
 use super::super::scratch;
 use super::super::window::{Axis, axes, dims4};
 use super::channels::{Channels, Range, with_channels};
-use super::field::{Block, Field, blocks};
+use super::field::{Block, Field, blocks, long};
 use super::{LINE, ONES, portable};
 use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use gradlet_core::Result;
@@ -21,24 +21,51 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
     let ([n, h, w, c], [co, kh, kw, ci]) = (dims4(x.dims())?, dims4(filter.dims())?);
     let [_, oh, ow, _] = dims4(call.output()?.dims())?;
     let Some(set) = set.filter(|_| ci == c && n * h * w * c * oh * ow * co > 0) else { return portable(call, &I8) };
-    let axes = axes(&window, [h, w], [kh, kw], [oh, ow]);
-    // The taps of a row are neighbours, unless they are dilated.
-    let runs = if axes[1].dilation == 1 { Runs { count: kh, length: kw * c } } else { Runs { count: kh * kw, length: c } };
-    let range = Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest };
-    let (x, filter, operands) = (x.slice::<i8>(), filter.slice::<i8>(), [call.input(2)?.slice(), call.input(3)?.slice()]);
-    let result = call.output()?.slice_mut::<i8>();
-    scratch::with(co.next_multiple_of(LINE) * runs.steps(), |packed: &mut [i32]| {
-        let bias = 128 + input_zero_point;
-        with_channels(operands, kh * kw * c, range, |channels| {
-            set.run(Pack { filter: bytemuck::cast_slice(filter), runs, bias, packed, starts: channels.starts });
-            let forward = Forward { x, axes, channels, of_pixel: [c, co], runs, packed, zero_point: input_zero_point };
-            let parallel = n * oh * ow * co * kh * kw * c > ALONE;
-            blocks(parallel, axes, [c, co], axes[1].reach(ow) * c, result, |block, bytes| {
-                scratch::with(block.result.len() / co, |places| set.run(Part { forward: &forward, block, bytes, places }));
+    let layer = Layer {
+        x: x.slice(),
+        filter: bytemuck::cast_slice(filter.slice::<i8>()),
+        operands: [call.input(2)?.slice(), call.input(3)?.slice()],
+        axes: long(axes(&window, [h, w], [kh, kw], [oh, ow])),
+        of_pixel: [c, co],
+        zero_point: input_zero_point,
+        range: Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest },
+    };
+    layer.run(set, call.output()?.slice_mut());
+    Ok(())
+}
+
+/// A convolution.
+pub(super) struct Layer<'a> {
+    pub(super) x: &'a [i8],
+    /// The elements of each filter, in the order of a window.
+    pub(super) filter: &'a [u8],
+    /// The bias and the multipliers.
+    pub(super) operands: [&'a [i32]; 2],
+    pub(super) axes: [Axis; 2],
+    /// Number of channels of x and of the result.
+    pub(super) of_pixel: [usize; 2],
+    pub(super) zero_point: i32,
+    pub(super) range: Range,
+}
+
+impl Layer<'_> {
+    /// Computes the result with the instructions of `set`.
+    pub(super) fn run(&self, set: IntegerSet, result: &mut [i8]) {
+        let Layer { x, filter, operands, axes, of_pixel: [c, co], zero_point, range } = *self;
+        let [kh, kw] = axes.map(|axis| axis.taps);
+        // The taps of a row are neighbours, unless they are dilated.
+        let runs = if axes[1].dilation == 1 { Runs { count: kh, length: kw * c } } else { Runs { count: kh * kw, length: c } };
+        scratch::with(co.next_multiple_of(LINE) * runs.steps(), |packed: &mut [i32]| {
+            with_channels(operands, kh * kw * c, range, |channels| {
+                set.run(Pack { filter, runs, bias: 128 + zero_point, packed, starts: channels.starts });
+                let forward = Forward { x, axes, channels, of_pixel: [c, co], runs, packed, zero_point };
+                let parallel = result.len() * kh * kw * c > ALONE;
+                blocks(parallel, axes, [c, co], axes[1].reach(axes[1].output) * c, result, |block, bytes| {
+                    scratch::with(block.result.len() / co, |places| set.run(Part { forward: &forward, block, bytes, places }));
+                });
             });
         });
-    });
-    Ok(())
+    }
 }
 
 /// Stretches of a window, and of its filter, whose elements are neighbours.

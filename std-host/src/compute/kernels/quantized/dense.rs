@@ -1,9 +1,9 @@
-//! Dense layer: products of vectors of bytes.
+//! Dense layer: products of vectors of bytes. A vector has the sums of some channels, each of which has added up in a vector of its own.
 
 use super::super::scratch;
-use super::channels::{Range, multiplier};
+use super::channels::{Channels, Lanes, Range, multiplier, with_channels};
 use super::field::biased;
-use super::{LINE, ONES, portable};
+use super::{LINE, portable};
 use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use crate::compute::team;
 use gradlet_core::Result;
@@ -20,39 +20,46 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
     let (n, k) = (filter.dim(0), filter.dim(1));
     let Some(set) = set.filter(|_| n * k > 0) else { return portable(call, &I8) };
     let range = Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest };
-    let (x, filter, bias, multipliers) = (x.slice::<i8>(), filter.slice(), call.input(2)?.slice(), call.input(3)?.slice());
+    let (x, filter, operands) = (x.slice::<i8>(), filter.slice::<i8>(), [call.input(2)?.slice(), call.input(3)?.slice()]);
     let result = call.output()?.slice_mut::<i8>();
-    // Each line is padded to whole vectors of zeros.
-    let padded = k.next_multiple_of(4 * LINE);
-    scratch::with(x.len() / k * padded, |lines: &mut [u8]| {
+    let (count, padded) = (x.len() / k, k.next_multiple_of(4 * LINE));
+    let parallel = x.len() * n > ALONE;
+    let width = if parallel { n.div_ceil(4 * team::threads()).next_multiple_of(LINE) } else { n };
+    scratch::with((count + 1) * padded, |bytes: &mut [u8]| {
+        let (ones, lines) = bytes.split_at_mut(padded);
+        ones[..k].fill(1);
         for (to, from) in lines.chunks_exact_mut(padded).zip(x.chunks_exact(k)) {
-            to[..k].iter_mut().zip(from).for_each(|(to, &from)| *to = biased(from));
-            to[k..].fill(0);
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = biased(from));
         }
-        let dense = Dense { lines, padded, filter, k, bias, multipliers, zero_point: input_zero_point, once: roundings == 1, range };
-        let parallel = x.len() * n > ALONE;
-        let channels = if parallel { n.div_ceil(4 * team::threads()) } else { n };
-        scratch::with(result.len(), |columns: &mut [i8]| {
-            let parts = columns.chunks_mut(channels * (x.len() / k).max(1)).enumerate();
-            team::each(parallel, parts, |(index, columns)| {
-                scratch::with(padded, |row| set.run(Part { dense: &dense, first: index * channels, columns, row }));
+        [&mut *ones].into_iter().chain(lines.chunks_exact_mut(padded)).for_each(|line| line[k..].fill(0));
+        with_channels(operands, k, range, |channels| {
+            let (zero_point, once) = (input_zero_point, roundings == 1);
+            let filter = bytemuck::cast_slice(filter);
+            let dense = Dense { ones, lines, padded, filter, k, channels, multipliers: operands[1], zero_point, once, range };
+            scratch::with(result.len(), |parts: &mut [i8]| {
+                team::each(parallel, parts.chunks_mut((width * count).max(1)).enumerate(), |(index, part)| {
+                    scratch::with(LINE * padded, |rows| set.run(Part { dense: &dense, first: index * width, part, rows }));
+                });
+                for (index, part) in parts.chunks((width * count).max(1)).enumerate() {
+                    let (first, width) = (index * width, width.min(n - index * width));
+                    for (to, from) in result.chunks_exact_mut(n).zip(part.chunks_exact(width)) {
+                        to[first..][..width].copy_from_slice(from);
+                    }
+                }
             });
-            for (channel, column) in columns.chunks_exact((x.len() / k).max(1)).enumerate() {
-                result.iter_mut().skip(channel).step_by(n).zip(column).for_each(|(to, &from)| *to = from);
-            }
         });
     });
     Ok(())
 }
 
-/// Arguments of a dense layer.
+/// Arguments of a dense layer. Each line, and the line of ones, has zeros up to the length `padded`.
 struct Dense<'a> {
+    ones: &'a [u8],
     lines: &'a [u8],
-    /// Length of a line.
     padded: usize,
-    filter: &'a [i8],
+    filter: &'a [u8],
     k: usize,
-    bias: &'a [i32],
+    channels: &'a Channels<'a>,
     multipliers: &'a [i32],
     zero_point: i32,
     /// True if the product with a multiplier is rounded once.
@@ -60,45 +67,84 @@ struct Dense<'a> {
     range: Range,
 }
 
-/// The channels of a result from `first` on: the elements of all lines for each of them.
+/// The channels of a result from `first` on: for each line, its elements.
 struct Part<'a, 'r> {
     dense: &'a Dense<'a>,
     first: usize,
-    columns: &'r mut [i8],
-    /// Memory for a padded filter.
-    row: &'r mut [u8],
+    part: &'r mut [i8],
+    /// Memory for the padded filters of a vector of channels.
+    rows: &'r mut [u8],
 }
 
 impl WithIntegers for Part<'_, '_> {
     #[inline(always)]
     fn with_integers<S: Integers>(self, simd: S) {
-        let Dense { lines, padded, filter, k, bias, multipliers, zero_point, once, range } = *self.dense;
-        let row = self.row;
-        row[k..].fill(0);
-        for (channel, column) in (self.first..).zip(self.columns.chunks_exact_mut((lines.len() / padded).max(1))) {
-            row[..k].copy_from_slice(bytemuck::cast_slice(&filter[channel * k..][..k]));
-            let start = bias[channel].wrapping_sub((128 + zero_point).wrapping_mul(sum(simd, None, row)));
-            let multiplier = multiplier(multipliers, channel);
-            for (y, line) in column.iter_mut().zip(lines.chunks_exact(padded)) {
-                let sum = start.wrapping_add(sum(simd, Some(line), row));
-                *y = range.element(if once { multiplier.once(sum) } else { multiplier.twice(sum) });
+        let Dense { ones, lines, padded, filter, k, channels, zero_point, .. } = *self.dense;
+        let width = self.part.len() / (lines.len() / padded).max(1);
+        for at in (0..width).step_by(S::LANES) {
+            let first = self.first + at;
+            // What follows a filter meets zeros. Nothing follows the last ones.
+            let whole = filter.get(first * k..).and_then(|rows| rows.get(..(S::LANES - 1) * k + padded));
+            let (rows, pitch) = whole.map_or_else(|| (padded_rows(&filter[first * k..], k, padded, self.rows), padded), |rows| (rows, k));
+            let lanes = channels.lanes(simd, first);
+            // After a ReLU, the zero point is -128.
+            let start = match 128 + zero_point {
+                0 => lanes.start,
+                bias => simd.sub(lanes.start, simd.mul(sums(simd, ones, rows, pitch), simd.splat(bias))),
+            };
+            for (line, part) in lines.chunks_exact(padded).zip(self.part.chunks_exact_mut(width)) {
+                let sums = simd.add(start, sums(simd, line, rows, pitch));
+                self.dense.finish(simd, &lanes, first, sums, &mut part[at..][..S::LANES.min(width - at)]);
             }
         }
     }
 }
 
-/// Returns the sum of the products of `line`, or of ones, and `row`, which have the length of whole vectors.
-#[inline(always)]
-fn sum<S: Integers>(simd: S, line: Option<&[u8]>, row: &[u8]) -> i32 {
-    let mut sums = simd.splat(0);
-    for (index, row) in row.chunks_exact(4 * S::LANES).enumerate() {
-        let x = match line {
-            Some(line) => simd.load_bytes(&line[index * 4 * S::LANES..]),
-            None => simd.splat(ONES),
-        };
-        sums = simd.dot(sums, x, simd.load_bytes(row));
+impl Dense<'_> {
+    /// Writes the elements for the sums of the channels from `first` on.
+    #[inline(always)]
+    fn finish<S: Integers>(&self, simd: S, lanes: &Lanes<S::Vector>, first: usize, sums: S::Vector, to: &mut [i8]) {
+        match (self.once, self.channels.are_usual) {
+            (false, true) => lanes.finish::<S, true>(simd, sums, to),
+            (false, false) => lanes.finish::<S, false>(simd, sums, to),
+            (true, true) => lanes.write(simd, lanes.usual_once(simd, sums), to),
+            (true, false) => {
+                let mut numbers = [0; LINE];
+                simd.store(&mut numbers, sums);
+                for (channel, (to, &sum)) in (first..).zip(to.iter_mut().zip(&numbers)) {
+                    let number = multiplier(self.multipliers, channel).once(sum).wrapping_add(self.range.zero_point);
+                    *to = number.max(self.range.least).min(self.range.greatest) as i8;
+                }
+            }
+        }
     }
-    let mut elements = [0; LINE];
-    simd.store(&mut elements, sums);
-    elements.iter().fold(0, |sum, &element| sum.wrapping_add(element))
+}
+
+/// Copies some filters to `rows`, with zeros up to the length `padded`.
+fn padded_rows<'a>(filter: &[u8], k: usize, padded: usize, rows: &'a mut [u8]) -> &'a [u8] {
+    for (row, filter) in rows.chunks_exact_mut(padded).zip(filter.chunks_exact(k)) {
+        row[..k].copy_from_slice(filter);
+        row[k..].fill(0);
+    }
+    rows
+}
+
+/// Returns the sums of the products of `line` and each of some rows, `pitch` bytes apart.
+#[inline(always)]
+fn sums<S: Integers>(simd: S, line: &[u8], rows: &[u8], pitch: usize) -> S::Vector {
+    let mut blocks = [simd.splat(0); 4];
+    for (index, block) in blocks.iter_mut().enumerate().take(S::LANES / 4) {
+        let mut sums = [simd.splat(0); 4];
+        let row = |row| rows[(4 * index + row) * pitch..][..line.len()].chunks_exact(4 * S::LANES);
+        let rows = row(0).zip(row(1)).zip(row(2).zip(row(3)));
+        for (x, ((a, b), (c, d))) in line.chunks_exact(4 * S::LANES).zip(rows) {
+            let x = simd.load_bytes(x);
+            for (sum, row) in sums.iter_mut().zip([a, b, c, d]) {
+                *sum = simd.dot(*sum, x, simd.load_bytes(row));
+            }
+        }
+        let [a, b, c, d] = simd.transpose(sums);
+        *block = simd.add(simd.add(a, b), simd.add(c, d));
+    }
+    simd.add_blocks(blocks)
 }

@@ -3,7 +3,8 @@
 use super::super::scratch;
 use super::super::window::{Axis, axes, dims4};
 use super::channels::{Channels, Range, with_channels};
-use super::field::{Block, Field, blocks};
+use super::conv2d::Layer;
+use super::field::{Block, Field, blocks, long};
 use super::{LINE, ONES, portable};
 use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use gradlet_core::Result;
@@ -21,11 +22,23 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
     let (x, filter) = (call.input(0)?, call.input(1)?);
     let ([n, h, w, c], [_, kh, kw, co]) = (dims4(x.dims())?, dims4(filter.dims())?);
     let [_, oh, ow, _] = dims4(call.output()?.dims())?;
-    let Some(set) = set.filter(|_| co == c && n * h * w * oh * ow * c > 0) else { return portable(call, &I8) };
-    let axes = axes(&window, [h, w], [kh, kw], [oh, ow]);
+    // A depthwise convolution of one channel is also a convolution.
+    let Some(set) = set.filter(|_| (co == c || c == 1) && n * h * w * oh * ow * co * kh * kw > 0) else { return portable(call, &I8) };
+    let axes = long(axes(&window, [h, w], [kh, kw], [oh, ow]));
+    let ([kh, kw], ow) = (axes.map(|axis| axis.taps), axes[1].output);
     let range = Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest };
     let (x, filter, operands) = (x.slice::<i8>(), filter.slice::<i8>(), [call.input(2)?.slice(), call.input(3)?.slice()]);
     let result = call.output()?.slice_mut::<i8>();
+    if c == 1 {
+        scratch::with(filter.len(), |by_channel: &mut [u8]| {
+            for (channel, to) in by_channel.chunks_exact_mut(kh * kw).enumerate() {
+                to.iter_mut().zip(filter.iter().skip(channel).step_by(co)).for_each(|(to, &from)| *to = from as u8);
+            }
+            let of_pixel = [1, co];
+            Layer { x, filter: by_channel, operands, axes, of_pixel, zero_point: input_zero_point, range }.run(set, result);
+        });
+        return Ok(());
+    }
     let taps = [kh, kw];
     scratch::with(c.next_multiple_of(LINE) * kh * kw.div_ceil(4), |packed: &mut [i32]| {
         with_channels(operands, kh * kw, range, |channels| {

@@ -80,7 +80,11 @@ fn convolutions_as_the_portable_kernel() {
         let (c, co) = if seed % 3 == 0 { (c * 8, co.next_multiple_of(16)) } else { (c, co) };
         let groups = if seed % 40 == 3 { 2 } else { 1 };
         let side = if large { 40 } else { 1 };
-        let x = [random.between(0, 3), side + random.between(0, 11), side + random.between(0, 20), c * groups];
+        let mut x = [random.between(0, 3), side + random.between(0, 11), side + random.between(0, 20), c * groups];
+        let kw = if seed % 11 == 2 { 1 } else { kw };
+        if kw == 1 && seed % 2 == 0 {
+            x[2] = 1;
+        }
         let (x, filter) = (bytes(random, &x), bytes(random, &[co * groups, kh, kw, c]));
         let [bias, multipliers] = operands(random, co * groups);
         tried += usize::from(all_same(&kernels, &quantized_conv2d::I8, &words, &[&x, &filter, &bias, &multipliers]));
@@ -97,8 +101,13 @@ fn depthwise_convolutions_as_the_portable_kernel() {
         let words = [&attributes(random)[..], &[zero_point(random)], &range(random)].concat();
         let [kh, kw] = [random.between(1, 4), random.between(1, 9)];
         let (c, multiplier) = (random.between(0, 70), 1 + u32::from(seed % 8 == 0));
+        let (c, multiplier) = if seed % 10 == 1 { (1, random.between(1, 40)) } else { (c, multiplier) };
         let side = if seed % 50 == 0 { 40 } else { 1 };
-        let x = [random.between(0, 3), side + random.between(0, 11), side + random.between(0, 20), c];
+        let mut x = [random.between(0, 3), side + random.between(0, 11), side + random.between(0, 20), c];
+        let kw = if seed % 11 == 2 { 1 } else { kw };
+        if kw == 1 && seed % 2 == 0 {
+            x[2] = 1;
+        }
         let (x, filter) = (bytes(random, &x), bytes(random, &[1, kh, kw, c * multiplier]));
         let [bias, multipliers] = operands(random, c * multiplier);
         tried += usize::from(all_same(&kernels, &quantized_depthwise_conv2d::I8, &words, &[&x, &filter, &bias, &multipliers]));
