@@ -1,0 +1,213 @@
+//! Compares the kernels of `gradlet-helium` with the portable ones, bit by bit, on pseudo-random operands of many shapes. Bytes around the
+//! results and the working memory must stay as they were.
+
+#![no_std]
+#![no_main]
+
+use core::mem::take;
+use emulated::memory::Arena;
+use emulated::{Failure, console};
+use gradlet_core::custom_op::{Call, Slice};
+use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d};
+use gradlet_core::tensor::{TensorView, TensorViewMut};
+use gradlet_core::{DType, Kernel, Shape, TensorType};
+
+static OPERANDS: Arena<{ 96 << 10 }> = Arena::new();
+static OURS: Arena<{ 64 << 10 }> = Arena::new();
+static PORTABLE: Arena<{ 64 << 10 }> = Arena::new();
+
+/// Bytes before and after each output, and their value.
+const GUARD: usize = 64;
+const MARK: u8 = 0xa5;
+/// Most weights of a filter whose sizes are up to 127.
+const FULL: u32 = 256;
+
+emulated::entry!(firmware);
+
+fn firmware() -> Result<(), Failure> {
+    let missing = || Failure::Check("arena");
+    let (operands, ours) = (OPERANDS.take().ok_or_else(missing)?, OURS.take().ok_or_else(missing)?);
+    let portable = PORTABLE.take().ok_or_else(missing)?;
+    let mut test = Test { operands: operands.bytes, ours: ours.bytes, portable: portable.bytes, random: Random(1), cases: 0 };
+    type Round = fn(&mut Test, u32) -> Result<(), Failure>;
+    for (key, rounds, round) in [
+        ("convolutions", 1500, Test::convolution as Round),
+    ] {
+        (0..rounds).try_for_each(|index| round(&mut test, index))?;
+        console::report(key, take(&mut test.cases));
+    }
+    Ok(())
+}
+
+/// A linear congruential generator.
+struct Random(u32);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.0 >> 8
+    }
+
+    /// Returns a number of `least..=most`.
+    fn of(&mut self, least: i32, most: i32) -> i32 {
+        least + (self.next() % (most - least + 1) as u32) as i32
+    }
+
+    /// Returns a number of `1..=most`.
+    fn up_to(&mut self, most: u32) -> u32 {
+        1 + self.next() % most
+    }
+
+    fn batch(&mut self) -> u32 {
+        [0, 1, 1, 1, 2].get(self.next() as usize % 5).copied().unwrap_or(1)
+    }
+
+    fn range(&mut self) -> [u32; 2] {
+        let range = if self.of(0, 1) == 0 { [-128, 127] } else { [self.of(-128, 0), self.of(0, 127)] };
+        range.map(|limit| limit as u32)
+    }
+
+    /// Returns the attribute words of a window: strides, dilations, padding.
+    fn window(&mut self, strides: [u32; 2]) -> [u32; 9] {
+        let padding = self.next() % 3;
+        let [top, bottom, left, right] = [0; 4].map(|_| if padding == 2 { self.next() % 3 } else { 0 });
+        let [down, across] = strides;
+        [down, across, 1, 1, padding, top, bottom, left, right]
+    }
+
+    fn bytes(&mut self, bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte = self.next() as u8);
+    }
+
+    /// Writes weights. Now and then, all of them have the largest size.
+    fn weights(&mut self, weights: &mut [u8], size: u32) {
+        let (size, extreme) = (size as i32, self.of(0, 15) == 0);
+        weights.iter_mut().for_each(|weight| *weight = if extreme { size } else { self.of(-size, size) } as u8);
+    }
+
+    /// Writes constants of a channel whose filter has `products` weights.
+    fn channel(&mut self, bytes: &mut [u8], products: u32) {
+        let (shift, most) = (self.of(1, 12), 1 << 14 << products.min(FULL).ilog2());
+        let multiplier = if self.of(0, 15) == 0 { 0 } else { (1 << 30) | self.next() as i32 };
+        let words = [2 * self.of(-most, most), multiplier, (1 << (shift - 1)) + (self.of(-128, 127) << shift), shift];
+        bytes.chunks_exact_mut(4).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+    }
+}
+
+struct Test {
+    operands: &'static mut [u8],
+    ours: &'static mut [u8],
+    portable: &'static mut [u8],
+    random: Random,
+    cases: u32,
+}
+
+impl Test {
+    fn convolution(&mut self, round: u32) -> Result<(), Failure> {
+        let random = &mut self.random;
+        let pointwise = round.is_multiple_of(3);
+        let ([kh, kw], strides) = match round % 3 {
+            0 => ([1, 1], [1, 1]),
+            1 => ([random.up_to(4), random.up_to(5)], [random.up_to(2); 2]),
+            _ => ([random.up_to(3), random.up_to(3)], [random.up_to(3), random.up_to(3)]),
+        };
+        let c = if round < 1200 { round / 30 + 1 } else { random.up_to(300) };
+        let (n, h, w, co) = (random.batch(), random.up_to(9), random.up_to(9), random.up_to(40) - u32::from(round == 77));
+        let (k, length) = (kh * kw * c, (kh * kw * c).next_multiple_of(8));
+        let size = if k <= FULL { 127 } else { (127 * FULL / k).max(1) };
+        let [s, t, d, e, padding, top, bottom, left, right] = random.window(strides);
+        let [least, greatest] = random.range();
+        let pads = if pointwise && random.of(0, 3) > 0 { [0; 4] } else { [top, bottom, left, right] };
+        let zero = random.of(-128, 127) as u32;
+        let attributes = [s, t, d, e, padding, pads[0], pads[1], pads[2], pads[3], zero, least, greatest, kh, kw];
+        let types = [(DType::I8, &[n, h, w, c][..]), (DType::I8, &[co, length]), (DType::I32, &[co, 4])];
+        self.compare([&gradlet_helium::packed_conv2d::I8, &packed_conv2d::I8], &attributes, types, |random, [x, filter, channels]| {
+            random.bytes(x);
+            filter.fill(0);
+            filter.chunks_exact_mut(length as usize).for_each(|filter| random.weights(filter.get_mut(..k as usize).unwrap_or_default(), size));
+            channels.chunks_exact_mut(16).for_each(|channel| random.channel(channel, k));
+        })
+    }
+
+    /// Runs both kernels on operands of these types, and compares the results. Leaves out what the op refuses or the memory cannot hold.
+    fn compare<const N: usize>(
+        &mut self,
+        [kernel, portable]: [&Kernel; 2],
+        attributes: &[u32],
+        types: [(DType, &[u32]); N],
+        fill: impl Fn(&mut Random, [&mut [u8]; N]),
+    ) -> Result<(), Failure> {
+        let mut inputs = [TensorType::EMPTY; N];
+        for (input, (dtype, dims)) in inputs.iter_mut().zip(types) {
+            *input = TensorType::new(dtype, Shape::new(dims)?);
+        }
+        let Ok(outputs) = kernel.def.output_types(&inputs, attributes) else { return Ok(()) };
+        let outputs = outputs.get(..usize::from(kernel.def.outputs)).unwrap_or_default();
+        let needed = |types: &[TensorType], more| types.iter().map(|of| padded(of) + more).sum::<usize>();
+        if needed(&inputs, 0) > self.operands.len() || needed(outputs, 2 * GUARD) > self.ours.len() {
+            return Ok(());
+        }
+        let mut rest = &mut *self.operands;
+        let operands = inputs.each_ref().map(|of| {
+            let (operand, after) = take(&mut rest).split_at_mut(padded(of));
+            rest = after;
+            operand.get_mut(..bytes(of)).unwrap_or_default()
+        });
+        fill(&mut self.random, operands);
+        let mut rest = &*self.operands;
+        let inputs = inputs.each_ref().map(|tensor_type| {
+            let (operand, after) = rest.split_at(padded(tensor_type));
+            rest = after;
+            TensorView { tensor_type, data: operand.get(..bytes(tensor_type)) }
+        });
+        let ours = run(kernel, attributes, &inputs, outputs, self.ours)?;
+        let want = run(portable, attributes, &inputs, outputs, self.portable)?;
+        self.cases += 1;
+        if ours == want {
+            return Ok(());
+        }
+        console::text("kernel", kernel.def.name);
+        inputs.iter().flat_map(|input| input.dims()).for_each(|&dim| console::report("dim", dim));
+        attributes.iter().for_each(|&word| console::report("attribute", word));
+        Err(Failure::Check("other bits"))
+    }
+}
+
+fn bytes(of: &TensorType) -> usize {
+    of.bytes().unwrap_or(0)
+}
+
+fn padded(of: &TensorType) -> usize {
+    bytes(of).next_multiple_of(4)
+}
+
+/// Runs a kernel, and returns its first output. Fails if it writes around its outputs.
+fn run<'m>(
+    kernel: &Kernel,
+    attributes: &[u32],
+    inputs: &[TensorView<'_>],
+    types: &[TensorType],
+    memory: &'m mut [u8],
+) -> Result<&'m [u8], Failure> {
+    memory.fill(MARK);
+    let mut outputs: heapless::Vec<TensorViewMut<'_>, 2> = heapless::Vec::new();
+    let mut rest = &mut *memory;
+    for tensor_type in types {
+        let (output, after) = take(&mut rest).split_at_mut(2 * GUARD + padded(tensor_type));
+        rest = after;
+        let data = output.get_mut(GUARD..GUARD + bytes(tensor_type)).unwrap_or_default();
+        let _ = outputs.push(TensorViewMut { tensor_type, data });
+    }
+    (kernel.run)(&mut Call { attributes, inputs, outputs: &mut outputs, slice: &mut Slice::all() })?;
+    drop(outputs);
+    let (mut around, memory) = (&*memory, &*memory);
+    for of in types {
+        let (output, after) = around.split_at(2 * GUARD + padded(of));
+        around = after;
+        let ends = output.get(..GUARD).into_iter().chain(output.get(GUARD + bytes(of)..)).flatten();
+        if ends.into_iter().any(|&byte| byte != MARK) {
+            return Err(Failure::Check("bytes around an output"));
+        }
+    }
+    types.first().and_then(|of| memory.get(GUARD..GUARD + bytes(of))).ok_or(Failure::Check("output"))
+}
