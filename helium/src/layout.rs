@@ -8,6 +8,9 @@ pub(crate) const CHANNEL: usize = 4;
 
 /// Bytes of a vector.
 pub(crate) const LANES: usize = 16;
+/// Words of a channel's constants with a filter of 3×3: the four words of the channel, then nine weights, and three bytes that are not used.
+pub(crate) const FILTER: usize = CHANNEL + 3;
+
 /// Attribute word of `Padding::Same`.
 const SAME: u32 = 1;
 
@@ -15,8 +18,6 @@ const SAME: u32 = 1;
 pub(crate) struct Axis {
     /// Size of x.
     pub(crate) input: usize,
-    /// Size of the result.
-    pub(crate) output: usize,
     /// Size of the window.
     pub(crate) kernel: usize,
     pub(crate) stride: usize,
@@ -33,7 +34,7 @@ impl Axis {
         } else {
             window.pads[2 * axis] as usize
         };
-        Axis { input, output, kernel, stride, before }
+        Axis { input, kernel, stride, before }
     }
 
     /// Returns the taps of the window at output position `at` that are inside x.

@@ -15,11 +15,15 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(all(target_arch = "arm", target_os = "none"))]
+mod assembly;
+#[cfg(all(target_arch = "arm", target_os = "none"))]
 mod bytes;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
 mod layout;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
 pub mod packed_conv2d;
+#[cfg(all(target_arch = "arm", target_os = "none"))]
+pub mod packed_depthwise_conv2d;
 
 #[cfg(not(all(target_arch = "arm", target_os = "none")))]
 pub use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d};

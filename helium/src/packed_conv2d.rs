@@ -4,6 +4,7 @@
 //! instruction then adds 16 products of a pixel and a filter. The four sums of a filter become the lanes of a vector, which one sequence
 //! of instructions converts to results.
 
+use crate::assembly::requantize;
 use crate::bytes::{self, Lines};
 use crate::layout::{Axis, CHANNEL, LANES};
 use core::arch::naked_asm;
@@ -171,14 +172,8 @@ unsafe extern "C" fn tile(operands: &Tile) {
         "vmov q0[3], q0[1], r2, r6",
         // Bias, multiplier, offset and shift.
         "ldm r11!, {{r0, r2, r4, r6}}",
-        "vqrdmulh.s32 q0, q0, r2",
-        "vshr.s32 q1, q0, #31",
-        "vadd.i32 q0, q0, q1",
-        "vadd.i32 q0, q0, r4",
         "rsbs r6, r6, #0",
-        "vshl.s32 q0, r6",
-        "vqmovnb.s32 q0, q0",
-        "vqmovnb.s16 q0, q0",
+        requantize!("r2", "r4", "r6"),
         "vstrb.32 q0, [r12, q3]",
         "add r12, r12, #1",
         "ldr r0, [sp, #16]",

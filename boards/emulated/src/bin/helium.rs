@@ -32,6 +32,7 @@ fn firmware() -> Result<(), Failure> {
     type Round = fn(&mut Test, u32) -> Result<(), Failure>;
     for (key, rounds, round) in [
         ("convolutions", 1500, Test::convolution as Round),
+        ("depthwise_convolutions", 1000, Test::depthwise_convolution),
     ] {
         (0..rounds).try_for_each(|index| round(&mut test, index))?;
         console::report(key, take(&mut test.cases));
@@ -126,6 +127,26 @@ impl Test {
             filter.fill(0);
             filter.chunks_exact_mut(length as usize).for_each(|filter| random.weights(filter.get_mut(..k as usize).unwrap_or_default(), size));
             channels.chunks_exact_mut(16).for_each(|channel| random.channel(channel, k));
+        })
+    }
+
+    fn depthwise_convolution(&mut self, round: u32) -> Result<(), Failure> {
+        let random = &mut self.random;
+        let strides = [random.up_to(2); 2];
+        let c = if round < 800 { round / 20 + 1 } else { random.up_to(400) };
+        let (n, h, w) = (random.batch(), random.up_to(9), if round % 50 == 0 { 30 } else { random.up_to(12) });
+        let [s, t, d, e, padding, top, bottom, left, right] = random.window(strides);
+        let ([least, greatest], zero) = (random.range(), random.of(-128, 127) as u32);
+        let attributes = [s, t, d, e, padding, top, bottom, left, right, zero, least, greatest, 3, 3];
+        let types = [(DType::I8, &[n, h, w, c][..]), (DType::I32, &[c, 7])];
+        let kernels = [&gradlet_helium::packed_depthwise_conv2d::I8, &packed_depthwise_conv2d::I8];
+        self.compare(kernels, &attributes, types, |random, [x, filters]| {
+            random.bytes(x);
+            for filter in filters.chunks_exact_mut(28) {
+                random.bytes(filter);
+                random.weights(filter.get_mut(16..25).unwrap_or_default(), 127);
+                random.channel(filter.get_mut(..16).unwrap_or_default(), 9);
+            }
         })
     }
 
