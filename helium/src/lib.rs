@@ -24,6 +24,8 @@ mod layout;
 pub mod packed_conv2d;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
 pub mod packed_depthwise_conv2d;
+#[cfg(all(target_arch = "arm", target_os = "none"))]
+pub mod packed_dense;
 
 #[cfg(not(all(target_arch = "arm", target_os = "none")))]
 pub use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d};

@@ -33,6 +33,7 @@ fn firmware() -> Result<(), Failure> {
     for (key, rounds, round) in [
         ("convolutions", 1500, Test::convolution as Round),
         ("depthwise_convolutions", 1000, Test::depthwise_convolution),
+        ("dense", 1000, Test::dense),
     ] {
         (0..rounds).try_for_each(|index| round(&mut test, index))?;
         console::report(key, take(&mut test.cases));
@@ -147,6 +148,20 @@ impl Test {
                 random.weights(filter.get_mut(16..25).unwrap_or_default(), 127);
                 random.channel(filter.get_mut(..16).unwrap_or_default(), 9);
             }
+        })
+    }
+
+    fn dense(&mut self, round: u32) -> Result<(), Failure> {
+        let random = &mut self.random;
+        let (lines, k, n) = (random.batch(), round % 100, random.up_to(40) - u32::from(round == 77));
+        let k = if round % 10 == 0 { 7 * k } else { k };
+        let (words, [least, greatest], roundings) = (n.div_ceil(4), random.range(), random.up_to(2));
+        let types = [(DType::I8, &[lines, k][..]), (DType::I32, &[words, k]), (DType::I32, &[words, 16])];
+        let kernels = [&gradlet_helium::packed_dense::I8, &packed_dense::I8];
+        self.compare(kernels, &[n, roundings, least, greatest], types, |random, [x, filter, channels]| {
+            random.bytes(x);
+            random.bytes(filter);
+            channels.chunks_exact_mut(16).for_each(|channel| random.channel(channel, k.max(1)));
         })
     }
 
