@@ -23,9 +23,11 @@ mod layout;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
 pub mod packed_conv2d;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
+pub mod packed_dense;
+#[cfg(all(target_arch = "arm", target_os = "none"))]
 pub mod packed_depthwise_conv2d;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
-pub mod packed_dense;
+pub mod quantized_add;
 
 #[cfg(not(all(target_arch = "arm", target_os = "none")))]
-pub use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d};
+pub use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d, quantized_add};

@@ -8,7 +8,7 @@ use core::mem::take;
 use emulated::memory::Arena;
 use emulated::{Failure, console};
 use gradlet_core::custom_op::{Call, Slice};
-use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d};
+use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d, quantized_add};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Kernel, Shape, TensorType};
 
@@ -34,6 +34,7 @@ fn firmware() -> Result<(), Failure> {
         ("convolutions", 1500, Test::convolution as Round),
         ("depthwise_convolutions", 1000, Test::depthwise_convolution),
         ("dense", 1000, Test::dense),
+        ("sums", 1000, Test::sum),
     ] {
         (0..rounds).try_for_each(|index| round(&mut test, index))?;
         console::report(key, take(&mut test.cases));
@@ -162,6 +163,24 @@ impl Test {
             random.bytes(x);
             random.bytes(filter);
             channels.chunks_exact_mut(16).for_each(|channel| random.channel(channel, k.max(1)));
+        })
+    }
+
+    fn sum(&mut self, round: u32) -> Result<(), Failure> {
+        let random = &mut self.random;
+        let [zero, least, greatest] = [random.of(-128, 127), random.of(-128, 0), random.of(0, 127)].map(|word| word as u32);
+        let mut multiplier = |least, most| [(1 << 30) | random.next() << 6 >> 1, random.of(least, most) as u32];
+        // Those of scales, and any others.
+        let [a, b, sum] = if round.is_multiple_of(4) { [(-31, 30); 3] } else { [(-6, 0), (-6, 0), (-20, -14)] };
+        let [[a, p], [b, q], [sum, r]] = [a, b, sum].map(|(least, most)| multiplier(least, most));
+        let (subtract, zeros) = (random.next() % 2, [random.of(-128, 127), random.of(-128, 127)].map(|zero| zero as u32));
+        let attributes = [zeros[0], zeros[1], zero, least, greatest, a, p, b, q, sum, r, subtract];
+        let dims = [random.batch(), random.up_to(9), round % 100];
+        let types = [(DType::I8, &dims[..]), (DType::I8, if round % 10 == 0 { &dims[1..] } else { &dims })];
+        let kernels = [&gradlet_helium::quantized_add::I8, &quantized_add::I8];
+        self.compare(kernels, &attributes, types, |random, [a, b]| {
+            random.bytes(a);
+            random.bytes(b);
         })
     }
 
