@@ -1,6 +1,6 @@
 //! The command `gradlet export`.
 
-use crate::firmware::{c_file, write_c};
+use crate::firmware::{Cpu, c_file, write_c};
 use crate::{Model, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -31,6 +31,9 @@ pub struct Export {
     /// Also write the firmware's kernels, arena sizes, names, indices and shapes, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
+    /// Processor whose kernels the Rust names
+    #[arg(long, value_enum, default_value_t, requires = "rust")]
+    cpu: Cpu,
     /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it
     #[arg(long, value_name = "FILE", value_parser = c_file)]
     c: Option<PathBuf>,
@@ -74,7 +77,7 @@ impl Export {
         };
         let bytes = export::artifact(&scope, &model, spec, &options).with_context(|| format!("cannot export {spec}"))?;
         let source = match &self.rust {
-            Some(path) => Some((path, firmware::source(&bytes, &self.command())?)),
+            Some(path) => Some((path, self.cpu.source(&bytes, &self.command())?)),
             None => None,
         };
         write_whole(&self.output, &bytes)?;

@@ -1,9 +1,31 @@
-//! Files of C for a firmware that runs an artifact.
+//! Files of Rust and C for a firmware that runs an artifact.
 
 use anyhow::Result;
-use gradlet::artifact::c_source;
+use clap::ValueEnum;
+use gradlet::artifact::{c_source, firmware};
 use gradlet::io::{FileError, write_whole};
 use std::path::{Path, PathBuf};
+
+/// Processor whose kernels a file of Rust names.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum Cpu {
+    /// Any processor: the kernels of gradlet-core
+    #[default]
+    Any,
+    /// A Cortex-M55 or another processor with Helium: the kernels of gradlet-helium, where it has one
+    CortexM55,
+}
+
+impl Cpu {
+    /// Returns the source file of Rust for an artifact.
+    pub fn source(self, artifact: &[u8], made_by: &str) -> gradlet::Result<String> {
+        let cpu = match self {
+            Cpu::Any => firmware::Cpu::Any,
+            Cpu::CortexM55 => firmware::Cpu::CortexM55,
+        };
+        firmware::source_for(cpu, artifact, made_by)
+    }
+}
 
 /// Parses the name of a source file of C.
 pub fn c_file(name: &str) -> Result<PathBuf, String> {

@@ -1,11 +1,11 @@
 //! The command `gradlet import`.
 
-use crate::firmware::{c_file, write_c};
+use crate::firmware::{Cpu, c_file, write_c};
 use crate::print;
 use anyhow::{Context, Result};
 use clap::Args;
 use gradlet::artifact::describe::Description;
-use gradlet::artifact::{firmware, inspect};
+use gradlet::artifact::inspect;
 use gradlet::device::AlignedBytes;
 use gradlet::io::write_whole;
 use gradlet::tflite::Model;
@@ -59,6 +59,9 @@ pub struct Import {
     /// Also write the firmware's kernels, arena sizes, names, indices and shapes, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
+    /// Processor whose kernels the Rust names
+    #[arg(long, value_enum, default_value_t, requires = "rust")]
+    cpu: Cpu,
     /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it
     #[arg(long, value_name = "FILE", value_parser = c_file)]
     c: Option<PathBuf>,
@@ -81,7 +84,7 @@ impl Import {
         let bytes = self.artifact(&model).with_context(|| format!("cannot import {}", self.file.display()))?;
         let description = Description::read(&bytes)?;
         let source =
-            self.rust.as_ref().map(|path| Ok::<_, anyhow::Error>((path, firmware::source(&bytes, "gradlet import")?))).transpose()?;
+            self.rust.as_ref().map(|path| Ok::<_, anyhow::Error>((path, self.cpu.source(&bytes, "gradlet import")?))).transpose()?;
         write_whole(&self.output, &bytes)?;
         if let Some((path, source)) = source {
             write_whole(path, source.as_bytes())?;

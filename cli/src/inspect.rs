@@ -1,11 +1,11 @@
 //! The command `gradlet inspect`.
 
-use crate::firmware::{c_file, write_c};
+use crate::firmware::{Cpu, c_file, write_c};
 use crate::print;
 use anyhow::{Result, bail};
 use clap::Args;
 use gradlet::artifact::describe::{Description, SignatureInfo};
-use gradlet::artifact::{firmware, inspect};
+use gradlet::artifact::inspect;
 use gradlet::io::{FileError, write_whole};
 use std::path::PathBuf;
 
@@ -32,6 +32,9 @@ pub struct Inspect {
     /// Also write the firmware's kernels, arena sizes, names, indices and shapes, of all signatures, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
+    /// Processor whose kernels the Rust names
+    #[arg(long, value_enum, default_value_t, requires = "rust")]
+    cpu: Cpu,
     /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it
     #[arg(long, value_name = "FILE", value_parser = c_file)]
     c: Option<PathBuf>,
@@ -52,7 +55,7 @@ impl Inspect {
             write_whole(path, inspect::svg(&description, &signatures).as_bytes())?;
         }
         if let Some(path) = &self.rust {
-            let source = firmware::source(&bytes, "gradlet inspect").map_err(|error| FileError::model(&self.file, error))?;
+            let source = self.cpu.source(&bytes, "gradlet inspect").map_err(|error| FileError::model(&self.file, error))?;
             write_whole(path, source.as_bytes())?;
         }
         if let Some(path) = &self.c {

@@ -34,3 +34,29 @@ fn a_float_model_is_imported_for_training() {
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(1) && text.contains("train the float model"), "{text}");
 }
+
+#[test]
+fn the_generated_source_names_kernels_for_helium() {
+    let folder = TempDir::new().unwrap();
+    let kernels = |file: &str| {
+        let source = std::fs::read_to_string(folder.path().join(file)).unwrap();
+        let lines = source.lines().filter_map(|line| line.strip_prefix("    &")?.strip_suffix("::I8,"));
+        lines.map(Into::into).collect::<Vec<String>>()
+    };
+    let model = fixture("tinyml/kws_ref_model.tflite");
+    succeeds("import", &folder, &[&model, "-o", "kws.grdl", "--rust", "kws.rs", "--cpu", "cortex-m55"]);
+    let want = [
+        "gradlet_helium::packed_conv2d",
+        "gradlet_helium::packed_depthwise_conv2d",
+        "gradlet_core::ops::quantized_avg_pool2d",
+        "gradlet_helium::packed_dense",
+        "gradlet_core::ops::quantized_softmax",
+    ];
+    assert_eq!(kernels("kws.rs"), want);
+    // The artifact is the same for each processor.
+    succeeds("inspect", &folder, &["kws.grdl", "--rust", "any.rs"]);
+    assert_eq!(kernels("any.rs"), want.map(|line| line.replace("gradlet_helium", "gradlet_core::ops")));
+    succeeds("inspect", &folder, &["kws.grdl", "--rust", "again.rs", "--cpu", "cortex-m55"]);
+    assert_eq!(kernels("again.rs"), want);
+    assert_eq!(run("inspect", &folder, &["kws.grdl", "--cpu", "cortex-m55"]).status.code(), Some(2));
+}
