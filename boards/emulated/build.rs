@@ -28,7 +28,8 @@ const MAPS: [Map; 7] = [
 /// RAM of a firmware that is not in [`LARGER`], in bytes, if the board has that much. Its flash is 1 MiB.
 const RAM: u32 = 256 << 10;
 /// Firmwares with more memory: (name, bytes of flash, bytes of RAM).
-const LARGER: [(&str, u32, u32); 3] = [("book", 1 << 20, 1 << 20), ("runner", 4 << 20, 4 << 20), ("slices", 1 << 20, 1 << 20)];
+const LARGER: [(&str, u32, u32); 4] =
+    [("book", 1 << 20, 1 << 20), ("helium", 1 << 20, 512 << 10), ("runner", 4 << 20, 4 << 20), ("slices", 1 << 20, 1 << 20)];
 
 fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());

@@ -12,7 +12,6 @@
 //! targets, such as a host, the modules are those of `gradlet-core`.
 
 #![no_std]
-#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(all(target_arch = "arm", target_os = "none"))]
 mod assembly;
@@ -31,3 +30,6 @@ pub mod quantized_add;
 
 #[cfg(not(all(target_arch = "arm", target_os = "none")))]
 pub use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d, quantized_add};
+
+/// The kernels of this crate, for a firmware that has all kernels. They come before those of `gradlet-core`.
+pub static KERNELS: &[&gradlet_core::Kernel] = &[&packed_conv2d::I8, &packed_dense::I8, &packed_depthwise_conv2d::I8, &quantized_add::I8];

@@ -26,7 +26,8 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let [height, width] = [1, 2].map(|axis| call.outputs.first().map_or(0, |y| y.dim(axis)));
     let [kh, kw] = kernel.map(|dim| dim as usize);
     let axes = [Axis::new(&window, 0, [h, height, kh]), Axis::new(&window, 1, [w, width, kw])];
-    let images = Images { axes, c, line: w * c, size: kh * kw * c, zero: input_zero_point };
+    let pointwise = (kh, kw) == (1, 1) && axes.iter().all(|axis| axis.stride == 1 && axis.before == 0) && (h, w) == (height, width);
+    let images = Images { axes, pointwise, width, c, line: w * c, size: kh * kw * c, zero: input_zero_point };
     let (pixels, blocks) = (height * width, images.size.div_ceil(LANES).max(1));
     let tiles = pixels.div_ceil(PIXELS).max(1);
     let rows = call.rows(n * pixels.div_ceil(PIXELS), co * (24 + 10 * blocks) + 500);
@@ -44,7 +45,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
         return Ok(());
     }
     let start = |row: usize| (row / tiles * pixels + (row % tiles * PIXELS).min(pixels)) * co;
-    let results = start(rows.start)..start(rows.end);
+    let (results, to, buffers) = (start(rows.start)..start(rows.end), y.as_mut_ptr(), workspace.as_mut_ptr().cast::<i8>());
     for row in rows {
         let (image, first) = (row / tiles, row % tiles * PIXELS);
         let pixel = |lane: usize| (pixels - 1 - first).min(lane);
@@ -52,10 +53,10 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
         // The lanes after the last pixel repeat it.
         let windows = [0; PIXELS].map(|_| {
             let at = first + pixel(lane);
-            let buffer = workspace.as_mut_ptr().cast::<i8>().wrapping_add(lane * images.size);
+            let buffer = buffers.wrapping_add(lane * images.size);
             lane += 1;
             // SAFETY: `x` is the beginning of an image, and the working memory has four windows.
-            unsafe { images.window(x, [at / width, at % width], buffer) }
+            unsafe { images.window(x, at, buffer) }
         });
         let operands = Tile {
             windows,
@@ -64,7 +65,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
             weights: filter.as_ptr(),
             length: images.size,
             channels: channels.as_ptr(),
-            y: y.as_mut_ptr().wrapping_add(start(row)),
+            y: to.wrapping_add(start(row)),
             offsets: [0, 1, 2, 3].map(|lane| pixel(lane) * co),
         };
         // SAFETY: a window has `length` elements. Filter, channels and each pixel have `co` items, and `co` is above 0.
@@ -77,6 +78,10 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 /// Images, and the window that slides over them.
 struct Images {
     axes: [Axis; 2],
+    /// True if pixel i of the result has pixel i of x as its window.
+    pointwise: bool,
+    /// Width of the result.
+    width: usize,
     c: usize,
     /// Elements of a line.
     line: usize,
@@ -86,30 +91,33 @@ struct Images {
 }
 
 impl Images {
-    /// Returns the elements of the window at output position `[oh, ow]`. They are in `buffer` unless they are one pixel of the image.
+    /// Returns the elements of the window of pixel `at` of the result. They are in `buffer` unless they are one pixel of the image.
     ///
     /// # Safety
     ///
-    /// `image` must be valid for an image, `buffer` for a window, and the position must be one of the result.
-    unsafe fn window(&self, image: *const i8, [oh, ow]: [usize; 2], buffer: *mut i8) -> *const i8 {
-        let [down, across] = &self.axes;
-        let (rows, columns) = (down.taps(oh), across.taps(ow));
-        let whole = rows.len() == down.kernel && columns.len() == across.kernel;
-        let from = image.wrapping_add(down.input_at(oh, rows.start) * self.line + across.input_at(ow, columns.start) * self.c);
-        if whole && down.kernel == 1 && across.kernel == 1 {
-            return from;
+    /// `image` must be valid for an image, `buffer` for a window, and the pixel must be one of the result.
+    unsafe fn window(&self, image: *const i8, at: usize, buffer: *mut i8) -> *const i8 {
+        if self.pointwise {
+            return image.wrapping_add(at * self.c);
         }
-        if !whole {
+        let ([down, across], oh, ow) = (&self.axes, at / self.width, at % self.width);
+        let (rows, columns) = (down.taps(oh), across.taps(ow));
+        if rows.len() < down.kernel || columns.len() < across.kernel {
             // SAFETY: a window has this size.
             unsafe { bytes::fill(buffer, self.size, self.zero) }
         }
         let bytes = columns.len() * self.c;
-        if !rows.is_empty() && bytes > 0 {
-            let destination = across.kernel * self.c;
-            let lines = Lines { bytes, count: rows.len(), source: self.line, destination };
-            // SAFETY: the taps are inside the image and inside the window.
-            unsafe { bytes::copy(&lines, from, buffer.wrapping_add(rows.start * destination + columns.start * self.c)) }
+        if rows.is_empty() || bytes == 0 {
+            return buffer;
         }
+        let from = image.wrapping_add(down.input_at(oh, rows.start) * self.line + across.input_at(ow, columns.start) * self.c);
+        if down.kernel == 1 && across.kernel == 1 {
+            return from;
+        }
+        let destination = across.kernel * self.c;
+        let lines = Lines { bytes, count: rows.len(), source: self.line, destination };
+        // SAFETY: the taps are inside the image and inside the window.
+        unsafe { bytes::copy(&lines, from, buffer.wrapping_add(rows.start * destination + columns.start * self.c)) }
         buffer
     }
 }

@@ -50,7 +50,8 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     if !whole || block == 0 || !matches!(across.stride, 1 | 2) {
         return Err(Error::Internal);
     }
-    let outside = workspace.as_mut_ptr().cast::<i8>().wrapping_add(room);
+    let (words, to) = (workspace.as_mut_ptr(), y.as_mut_ptr());
+    let outside = words.cast::<i8>().wrapping_add(room);
     // SAFETY: the working memory has `room` bytes before the line of padding.
     unsafe { bytes::fill(outside, w * c, input_zero_point) }
     let start = |row: usize| (row / bands * height + row % bands * together) * width * c;
@@ -67,7 +68,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
         for first in (0..c).step_by(block) {
             let filters = filters.get(first * FILTER..c.min(first + block) * FILTER).unwrap_or_default();
             // SAFETY: the lines have `w · c` elements, and the columns of the block fit. The results of the band begin at `start(row)`.
-            unsafe { lines.compute(from, first, filters, single, workspace.as_mut_ptr(), y.as_mut_ptr().wrapping_add(start(row))) }
+            unsafe { lines.compute(from, first, filters, single, words, to.wrapping_add(start(row))) }
         }
     }
     bytes::limit(y.get_mut(results).unwrap_or_default(), range);

@@ -71,6 +71,7 @@ struct Operands {
 
 /// Rounds the product of `$x` and the mantissa `$mantissa`, and then its quotient by the power of two with the negative exponent `$shift`,
 /// with ties away from zero: negative numbers become one less, unless they are not shifted. Changes q2.
+#[rustfmt::skip]
 macro_rules! twice {
     ($x:literal, $mantissa:literal, $shift:literal) => {
         concat!(

@@ -14,7 +14,7 @@ use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
 /// Names of all firmwares of the board.
-pub const ALL: [&str; 20] = [
+pub const ALL: [&str; 21] = [
     "bare",
     "empty",
     "flat",
@@ -27,6 +27,7 @@ pub const ALL: [&str; 20] = [
     "dispatch",
     "infer",
     "restart",
+    "helium",
     "hostile",
     "slices",
     "two",

@@ -7,6 +7,7 @@ mod bits;
 mod c;
 mod cycles;
 mod demo;
+mod helium;
 mod models;
 mod projects;
 mod ptx;
@@ -64,6 +65,7 @@ fn check(check: Check) -> Result<()> {
         Check::BitsTargets => targets::run(&[]),
         Check::Slices => slices::check(toolchain),
         Check::Models => replacement::check_two(toolchain).and_then(|()| replacement::check_update(toolchain)),
+        Check::Helium => helium::check(),
         Check::Hostile => bits::check_hostile(toolchain),
         Check::Telemetry => telemetry::check(toolchain),
         Check::C => c::check(toolchain),

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use gradlet::applications::ModelSpec;
 use gradlet::artifact::export::{self, Options};
-use gradlet::artifact::firmware;
+use gradlet::artifact::firmware::{self, Cpu};
 use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::layers::{self, Activation, Conv2D, Dense, Flatten, Layer, MaxPooling2D, Module, Sequential};
 use gradlet::optimizers::{Adam, Sgd};
@@ -36,9 +36,9 @@ pub fn export(name: &str) -> Result<PathBuf> {
     write(name, &artifact)
 }
 
-/// Imports the model `file` of the suite's TinyML models for firmware `infer`. Returns the firmware's folder, and the elements of the first
+/// Imports the model `file` of the suite's TinyML models for firmware `infer` on `cpu`. Returns the firmware's folder, and the elements of the first
 /// output that the model has on the host for the firmware's input.
-pub fn import(file: &str) -> Result<(PathBuf, Vec<i8>)> {
+pub fn import(file: &str, cpu: Cpu) -> Result<(PathBuf, Vec<i8>)> {
     let model = Model::open(root().join("tests/fixtures/tinyml").join(file))?;
     let scope = Eager::new(&portable_cpu());
     let dims: Vec<u32> = model.inputs()[0].dims.iter().map(|dim| dim.unwrap_or(1)).collect();
@@ -49,14 +49,19 @@ pub fn import(file: &str) -> Result<(PathBuf, Vec<i8>)> {
     };
     let x: Vec<i8> = std::iter::repeat_with(next).take(dims.iter().product::<u32>() as usize).collect();
     let y = model.call(&scope, &[&Tensor::new(&scope.device(), &x, &dims)?])?.remove(0);
-    Ok((write("infer", &model.export(1)?)?, y.to_vec()?))
+    Ok((write_for(cpu, "infer", &model.export(1)?)?, y.to_vec()?))
 }
 
 /// Writes `model.grdl` and `model.rs` to the folder of firmware `name`, and returns the folder.
 pub fn write(name: &str, artifact: &[u8]) -> Result<PathBuf> {
+    write_for(Cpu::Any, name, artifact)
+}
+
+/// Like [`write`], with the kernels for `cpu`.
+fn write_for(cpu: Cpu, name: &str, artifact: &[u8]) -> Result<PathBuf> {
     let folder = folder(name)?;
     fs::write(folder.join("model.grdl"), artifact)?;
-    fs::write(folder.join("model.rs"), firmware::source(artifact, "cargo xtask")?)?;
+    fs::write(folder.join("model.rs"), firmware::source_for(cpu, artifact, "cargo xtask")?)?;
     Ok(folder)
 }
 

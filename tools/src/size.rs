@@ -3,6 +3,7 @@
 use crate::cycles::{self, Step};
 use crate::{demo, models};
 use anyhow::{Context, Result, ensure};
+use gradlet::artifact::firmware::Cpu;
 use gradlet_tools::elf::{Bytes, Elf};
 use gradlet_tools::firmware;
 use serde_json::{Map, Value, json};
@@ -95,18 +96,18 @@ fn train(toolchain: &Toolchain, target: &'static Target, folder: &Path, rows: &m
 /// The imported models of firmware `infer`: short name, file, the bytes of TensorFlow Lite Micro's arena, and the limits of instructions
 /// on the Cortex-M4 and the M55.
 const IMPORTED: [(&str, &str, u64, [Option<u64>; 2]); 5] = [
-    ("kws", "kws_ref_model.tflite", 22_820, [Some(6_000_000), None]),
-    ("vww", "vww_96_int8.tflite", 100_708, [Some(19_000_000), None]),
-    ("resnet", "pretrainedResnet_quant.tflite", 54_996, [Some(25_400_000), None]),
+    ("kws", "kws_ref_model.tflite", 22_820, [Some(6_000_000), Some(1_820_000)]),
+    ("vww", "vww_96_int8.tflite", 100_708, [Some(19_000_000), Some(6_560_000)]),
+    ("resnet", "pretrainedResnet_quant.tflite", 54_996, [Some(25_400_000), Some(4_910_000)]),
     ("ad01", "ad01_int8.tflite", 2_580, [Some(500_000), None]),
     ("person", "person_detect.tflite", 82_308, [Some(18_000_000), None]),
 ];
 
 /// Measures the imported models on `target`. The outputs must have the host's bits.
 fn imported(toolchain: &Toolchain, target: &'static Target, rows: &mut Vec<Row>) -> Result<()> {
-    let (short, index) = if target.name == "m55" { ("m55", 1) } else { ("m4", 0) };
+    let (short, index, cpu) = if target.name == "m55" { ("m55", 1, Cpu::CortexM55) } else { ("m4", 0, Cpu::Any) };
     for (name, file, arena, instructions) in IMPORTED {
-        let (folder, want) = models::import(file)?;
+        let (folder, want) = models::import(file, cpu)?;
         let firmware = firmware::build_for(toolchain, target, "infer", Some(&folder))?;
         let flash_code = Elf::read(&firmware.elf)?.bytes()?.flash_code;
         let run = firmware::run(&firmware, &folder, &["infer.out"], LIMIT)?.ok()?;

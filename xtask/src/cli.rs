@@ -230,6 +230,8 @@ pub enum Check {
     Slices,
     /// Runs two models in turn, and replaces a model while the device runs.
     Models,
+    /// Compares the kernels for processors with Helium with the portable ones.
+    Helium,
     /// Resets the device at random instructions, and feeds it hostile data.
     Hostile,
     /// Checks the device's telemetry.

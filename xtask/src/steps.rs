@@ -81,7 +81,7 @@ static OTHERS: [Step; 7] = [
     step("packages", |_, log| packages::check(log)),
 ];
 
-static DEVICES: [Step; 16] = [
+static DEVICES: [Step; 17] = [
     step("core with alloc, without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
     tool("firmware harness", |_, log| check("harness", log)),
@@ -92,6 +92,7 @@ static DEVICES: [Step; 16] = [
     tool("the device's bits, through restarts", |_, log| check("bits-restart", log)),
     tool("the device's bits, in slices", |_, log| check("slices", log)),
     tool("the device, with several models", |_, log| check("models", log)),
+    tool("kernels for Helium", |_, log| check("helium", log)),
     tool("the device, hostile runs", |_, log| check("hostile", log)),
     tool("the device's telemetry", |_, log| check("telemetry", log)),
     tool("every processor's bits", |_, log| check("bits-targets", log)),

@@ -1,0 +1,35 @@
+//! Checks the kernels for processors with Helium.
+
+use crate::models;
+use anyhow::{Result, ensure};
+use gradlet::artifact::firmware::Cpu;
+use gradlet_tools::firmware;
+use std::time::Duration;
+use xtask::setup;
+
+const LIMIT: Duration = Duration::from_secs(300);
+/// Models that together have all kernels, strides and paddings.
+const MODELS: [&str; 3] = ["kws_ref_model.tflite", "vww_96_int8.tflite", "pretrainedResnet_quant.tflite"];
+
+/// Runs the firmware `helium` with each model. It compares kernels and runs in slices itself, and ends with failure if bits differ.
+pub fn check() -> Result<()> {
+    let target = firmware::find("m55")?;
+    let toolchain = match setup::ensure_target(target)? {
+        Ok(toolchain) => toolchain,
+        Err(why) => {
+            println!("skipped: {why}");
+            return Ok(());
+        }
+    };
+    for model in MODELS {
+        let (folder, _) = models::import(model, Cpu::CortexM55)?;
+        let firmware = firmware::build_for(&toolchain, target, "helium", Some(&folder))?;
+        let run = firmware::run(&firmware, &folder, &[], LIMIT)?.ok()?;
+        let counted = run.console.lines().filter(|line| !line.starts_with("stack"));
+        println!("{model}: {}", counted.collect::<Vec<_>>().join(", "));
+        for (key, least) in [("convolutions", 1000), ("depthwise_convolutions", 800), ("dense", 800), ("sums", 800), ("slices", 100)] {
+            ensure!(run.number(key)? >= least, "the firmware compared only {} {key}", run.number(key)?);
+        }
+    }
+    Ok(())
+}
