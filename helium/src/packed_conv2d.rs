@@ -6,7 +6,7 @@
 
 use crate::assembly::requantize;
 use crate::bytes::{self, Lines};
-use crate::layout::{Axis, CHANNEL, LANES};
+use crate::layout::{Axis, CHANNEL, LANES, split};
 use core::arch::naked_asm;
 use gradlet_core::custom_op::Call;
 pub use gradlet_core::ops::packed_conv2d::{Attributes, DEF};
@@ -29,8 +29,8 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let pointwise = (kh, kw) == (1, 1) && axes.iter().all(|axis| axis.stride == 1 && axis.before == 0) && (h, w) == (height, width);
     let images = Images { axes, pointwise, width, c, line: w * c, size: kh * kw * c, zero: input_zero_point };
     let (pixels, blocks) = (height * width, images.size.div_ceil(LANES).max(1));
-    let tiles = pixels.div_ceil(PIXELS).max(1);
-    let rows = call.rows(n * pixels.div_ceil(PIXELS), co * (24 + 10 * blocks) + 500);
+    let tiles = pixels.div_ceil(PIXELS);
+    let rows = call.rows(n * tiles, co * (24 + 10 * blocks) + 500);
     let [y, workspace] = &mut *call.outputs else { return Err(Error::Internal) };
     let (y, workspace) = (y.slice_mut::<i8>(), workspace.slice_mut::<i32>());
     // The assembly relies on these sizes.
@@ -44,10 +44,17 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     if co == 0 {
         return Ok(());
     }
-    let start = |row: usize| (row / tiles * pixels + (row % tiles * PIXELS).min(pixels)) * co;
+    let place = |row: usize| {
+        let (image, tile) = split(row, tiles);
+        (image, tile * PIXELS)
+    };
+    let start = |row: usize| {
+        let (image, first) = place(row);
+        (image * pixels + first) * co
+    };
     let (results, to, buffers) = (start(rows.start)..start(rows.end), y.as_mut_ptr(), workspace.as_mut_ptr().cast::<i8>());
     for row in rows {
-        let (image, first) = (row / tiles, row % tiles * PIXELS);
+        let (image, first) = place(row);
         let pixel = |lane: usize| (pixels - 1 - first).min(lane);
         let (x, mut lane) = (x.as_ptr().wrapping_add(image * h * images.line), 0);
         // The lanes after the last pixel repeat it.
@@ -100,7 +107,7 @@ impl Images {
         if self.pointwise {
             return image.wrapping_add(at * self.c);
         }
-        let ([down, across], oh, ow) = (&self.axes, at / self.width, at % self.width);
+        let ([down, across], (oh, ow)) = (&self.axes, split(at, self.width));
         let (rows, columns) = (down.taps(oh), across.taps(ow));
         if rows.len() < down.kernel || columns.len() < across.kernel {
             // SAFETY: a window has this size.

@@ -3,7 +3,7 @@
 //! The weights of four filters for one element of x are a word. A load takes them apart: 16 weights of each filter in a vector of their
 //! own. The four sums then become the lanes of a vector, and one sequence of instructions converts them to results.
 
-use crate::layout::{CHANNEL, LANES};
+use crate::layout::{CHANNEL, LANES, split};
 use core::arch::naked_asm;
 use gradlet_core::custom_op::Call;
 pub use gradlet_core::ops::packed_dense::{Attributes, DEF};
@@ -32,7 +32,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     }
     let mut row = rows.start;
     while row < rows.end {
-        let (line, word) = (row / words, row % words);
+        let (line, word) = split(row, words);
         let count = (words - word).min(rows.end - row);
         let first = word * FILTERS;
         let operands = Operands {

@@ -7,7 +7,7 @@
 
 use crate::assembly::requantize;
 use crate::bytes;
-use crate::layout::{Axis, FILTER, LANES};
+use crate::layout::{Axis, FILTER, LANES, split};
 use core::arch::naked_asm;
 use gradlet_core::custom_op::Call;
 pub use gradlet_core::ops::packed_depthwise_conv2d::{Attributes, DEF};
@@ -40,7 +40,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     // Columns that windows touch, and channels whose columns fit beside a line of padding.
     let columns = (width - 1) * across.stride + KERNEL;
     let room = (size_of_val(workspace)).checked_sub(w * c).ok_or(Error::Internal)?;
-    let block = match room / (columns * LINES) {
+    let block = match room / (columns * LINES).max(1) {
         block if block >= c => c,
         block if block >= LANES => block - block % LANES,
         block => block,
@@ -54,21 +54,30 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let outside = words.cast::<i8>().wrapping_add(room);
     // SAFETY: the working memory has `room` bytes before the line of padding.
     unsafe { bytes::fill(outside, w * c, input_zero_point) }
-    let start = |row: usize| (row / bands * height + row % bands * together) * width * c;
-    let results = start(rows.start)..if rows.end % bands == 0 { rows.end / bands * height * width * c } else { start(rows.end) };
+    let place = |row: usize| {
+        let (image, band) = split(row, bands);
+        (image, band * together)
+    };
+    let start = |row: usize| {
+        let (image, oh) = place(row);
+        (image * height + oh) * width * c
+    };
+    let results = start(rows.start)..start(rows.end);
     let lines = Lines { across, w, c, columns, width, zero: input_zero_point };
     for row in rows {
-        let (image, oh) = (row / bands, row % bands * together);
+        let (image, oh) = place(row);
         let image = x.as_ptr().wrapping_add(image * h * w * c);
         let from = [0, 1, 2, 3].map(|line| {
             let line = down.input_at(oh, line);
             if line < h { image.wrapping_add(line * w * c) } else { outside }
         });
         let single = oh + 1 == height;
-        for first in (0..c).step_by(block) {
+        let mut first = 0;
+        while first < c {
             let filters = filters.get(first * FILTER..c.min(first + block) * FILTER).unwrap_or_default();
             // SAFETY: the lines have `w · c` elements, and the columns of the block fit. The results of the band begin at `start(row)`.
             unsafe { lines.compute(from, first, filters, single, words, to.wrapping_add(start(row))) }
+            first += block;
         }
     }
     bytes::limit(y.get_mut(results).unwrap_or_default(), range);

@@ -11,7 +11,7 @@ use std::process::Command;
 use xtask::shell::{cargo, root};
 
 /// The crates for a registry.
-const PUBLISHED: [&str; 5] = ["gradlet-derive", "gradlet-core", "gradlet-cuda", "gradlet", "gradlet-cli"];
+const PUBLISHED: [&str; 6] = ["gradlet-derive", "gradlet-core", "gradlet-helium", "gradlet-cuda", "gradlet", "gradlet-cli"];
 
 /// Packs the crates, and checks them: the library without features, and the command, which has all.
 pub fn check(log: &mut Log) -> Result<()> {
@@ -26,7 +26,7 @@ pub fn check(log: &mut Log) -> Result<()> {
     PUBLISHED.iter().try_for_each(|name| unpack(name, &folder))?;
     fs::write(folder.join("Cargo.toml"), manifest(&fs::read_to_string(root().join("Cargo.toml"))?)?)?;
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
-    for name in ["gradlet", "gradlet-cli"] {
+    for name in ["gradlet", "gradlet-helium", "gradlet-cli"] {
         let mut check = cargo();
         check.args(["check", "--package", name, "--target-dir"]).arg(root().join("target")).current_dir(&folder);
         log.run(&mut check)?;
