@@ -8,7 +8,7 @@ pub(crate) const CHANNEL: usize = 4;
 
 /// Bytes of a vector.
 pub(crate) const LANES: usize = 16;
-/// Words of a channel's constants with a filter of 3×3: the four words of the channel, then nine weights, and three bytes that are not used.
+/// Words of a channel's constants with a filter of 3×3: those of the channel, then nine weights, and three bytes that are not used.
 pub(crate) const FILTER: usize = CHANNEL + 3;
 
 /// Returns the quotient and the remainder of `index` and `size`. A size of 0 counts as 1, so that the division cannot panic.

@@ -5,11 +5,12 @@
 //!
 //! The kernels are functions in assembly, with `unsafe` code around them, because their gain is large: image classification with
 //! MobileNet takes a fifth of the instructions of the portable kernels. Rust has no intrinsics for Helium, and the compiler turns loops
-//! into vector code only at an `opt-level` of 2 or 3. These kernels are as fast at every level.
+//! into vector code only at an `opt-level` of 2 or 3. These kernels are as fast at `s`.
 //!
-//! Link this crate only into firmware for a processor with Helium. The compiler's name of the target does not tell: all processors
-//! without an operating system and with Arm's instructions get the code, and a Cortex-M33 or M4 stops at it with a usage fault. For other
-//! targets, such as a host, the modules are those of `gradlet-core`.
+//! Link this crate only into firmware for a processor with Helium. The name of the compiler's target does not tell: every target with
+//! Arm's instructions and without an operating system gets the code, and a Cortex-M4 or M33 stops at it with a usage fault. The firmware
+//! must have enabled the coprocessors 10 and 11, as `cortex-m-rt` does for targets that end with `eabihf`. The compiler needs no flag.
+//! For other targets, such as a host, the modules are those of `gradlet-core`.
 
 #![no_std]
 

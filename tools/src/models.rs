@@ -36,8 +36,8 @@ pub fn export(name: &str) -> Result<PathBuf> {
     write(name, &artifact)
 }
 
-/// Imports the model `file` of the suite's TinyML models for firmware `infer` on `cpu`. Returns the firmware's folder, and the elements of the first
-/// output that the model has on the host for the firmware's input.
+/// Imports the model `file` of the suite's TinyML models for firmware `infer` on `cpu`. Returns the firmware's folder, and the elements of
+/// the first output that the model has on the host for the firmware's input.
 pub fn import(file: &str, cpu: Cpu) -> Result<(PathBuf, Vec<i8>)> {
     let model = Model::open(root().join("tests/fixtures/tinyml").join(file))?;
     let scope = Eager::new(&portable_cpu());

@@ -1,5 +1,6 @@
 //! Checks of the properties that every op in the catalogue must have.
 
+use gradlet::artifact::firmware::Cpu;
 use gradlet_core::custom_op::Gradient;
 use gradlet_core::{Kernel, ops};
 use gradlet_tests::golden;
@@ -75,4 +76,14 @@ fn every_op_is_tested() {
         let otherwise = TESTED_OTHERWISE.iter().any(|(name, reason)| *name == op.def.name && !reason.is_empty());
         assert!(golden.contains(op.def.name) || otherwise, "no golden case computes {}", op.def.name);
     }
+}
+
+/// Lists of kernels for a Cortex-M55 name all kernels of `gradlet-helium`, and no others of it.
+#[test]
+fn a_cortex_m55_has_the_kernels_for_helium() {
+    let key = |kernel: &&Kernel| (kernel.def.name, kernel.dtype);
+    let helium: HashSet<_> = gradlet_helium::KERNELS.iter().map(key).collect();
+    let named = ops::KERNELS.iter().map(key).filter(|&(op, dtype)| Cpu::CortexM55.kernel(op, dtype).starts_with("&gradlet_helium::"));
+    assert_eq!(named.collect::<HashSet<_>>(), helium);
+    assert!(ops::KERNELS.iter().all(|kernel| Cpu::Any.kernel(kernel.def.name, kernel.dtype).starts_with("&gradlet_core::")));
 }

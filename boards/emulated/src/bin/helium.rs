@@ -111,8 +111,10 @@ impl Random {
         [down, across, 1, 1, padding, top, bottom, left, right]
     }
 
+    /// Writes elements. Now and then, all of them are the least one.
     fn bytes(&mut self, bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte = self.next() as u8);
+        let extreme = self.of(0, 7) == 0;
+        bytes.iter_mut().for_each(|byte| *byte = if extreme { 0x80 } else { self.next() as u8 });
     }
 
     /// Writes weights. Now and then, all of them have the largest size.
