@@ -5,7 +5,8 @@ use std::arch::x86_64::*;
 
 token! {
     /// Token of AVX-512 with VNNI.
-    Vnni for WithIntegers::with_integers: "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
+    Vnni for WithIntegers::with_integers:
+        "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt"
 }
 
 token! {
