@@ -1,5 +1,5 @@
-//! Benchmarks against TensorFlow: training steps, inference, pipelines, checkpoints and event files. On a GPU, against PyTorch and JAX. The programs
-//! take turns on one machine.
+//! Benchmarks against TensorFlow: training steps, inference, pipelines, checkpoints and event files. On a GPU, against PyTorch and JAX. The
+//! programs take turns on one machine.
 
 pub mod checkpoint;
 pub mod cuda;

@@ -111,10 +111,10 @@ impl Random {
         [down, across, 1, 1, padding, top, bottom, left, right]
     }
 
-    /// Writes elements. Now and then, all of them are the least one.
+    /// Writes elements. Now and then, all of them are the least one, or have small sizes.
     fn bytes(&mut self, bytes: &mut [u8]) {
-        let extreme = self.of(0, 7) == 0;
-        bytes.iter_mut().for_each(|byte| *byte = if extreme { 0x80 } else { self.next() as u8 });
+        let (least, greatest) = [(-128, -128), (-1, 1)].get(self.next() as usize % 8).copied().unwrap_or((-128, 127));
+        bytes.iter_mut().for_each(|byte| *byte = self.of(least, greatest) as u8);
     }
 
     /// Writes weights. Now and then, all of them have the largest size.
@@ -125,8 +125,13 @@ impl Random {
 
     /// Writes constants of a channel whose filter has `products` weights.
     fn channel(&mut self, bytes: &mut [u8], products: u32) {
-        let (shift, most) = (self.of(1, 12), 1 << 14 << products.min(FULL).ilog2());
-        let multiplier = if self.of(0, 15) == 0 { 0 } else { (1 << 30) | self.next() as i32 };
+        let (shift, most) = (self.of(1, 12), 1 << self.of(2, 14 + products.min(FULL).ilog2() as i32));
+        // With the last one, products are halves of integers.
+        let multiplier = match self.of(0, 15) {
+            0 => 0,
+            1..14 => (1 << 30) | (self.next() << 6) as i32,
+            _ => 1 << 30,
+        };
         let words = [2 * self.of(-most, most), multiplier, (1 << (shift - 1)) + (self.of(-128, 127) << shift), shift];
         bytes.chunks_exact_mut(4).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
     }
@@ -206,7 +211,7 @@ impl Test {
     fn sum(&mut self, round: u32) -> Result<(), Failure> {
         let random = &mut self.random;
         let [zero, least, greatest] = [random.of(-128, 127), random.of(-128, 0), random.of(0, 127)].map(|word| word as u32);
-        let mut multiplier = |least, most| [(1 << 30) | random.next() << 6 >> 1, random.of(least, most) as u32];
+        let mut multiplier = |least, most| [(1 << 30) | (random.next() << 6), random.of(least, most) as u32];
         // Those of scales, and any others.
         let [a, b, sum] = if round.is_multiple_of(4) { [(-31, 30); 3] } else { [(-6, 0), (-6, 0), (-20, -14)] };
         let [[a, p], [b, q], [sum, r]] = [a, b, sum].map(|(least, most)| multiplier(least, most));
