@@ -7,9 +7,10 @@
 //! MobileNet takes a fifth of the instructions of the portable kernels. Rust has no intrinsics for Helium, and the compiler turns loops
 //! into vector code only at an `opt-level` of 2 or 3. These kernels are as fast at `s`.
 //!
-//! Link this crate only into firmware for a processor with Helium. The name of the compiler's target does not tell: every target with
-//! Arm's instructions and without an operating system gets the code, and a Cortex-M4 or M33 stops at it with a usage fault. The firmware
-//! must have enabled the coprocessors 10 and 11, as `cortex-m-rt` does for targets that end with `eabihf`. The compiler needs no flag.
+//! Link this crate only into firmware for a processor with Helium. The name of the compiler's target does not tell: every target of a
+//! Cortex-M (`thumb…`) gets the code, and a Cortex-M4 or M33 stops at it with a usage fault. Targets of a Cortex-A or R do not build. The
+//! firmware must have enabled the coprocessors 10 and 11, as `cortex-m-rt` does for targets that end with `eabihf`. The compiler needs no
+//! flag.
 //! For other targets, such as a host, the modules are those of `gradlet-core`.
 
 #![no_std]

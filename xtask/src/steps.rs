@@ -249,11 +249,17 @@ fn without_atomics(log: &mut Log) -> Result<()> {
 }
 
 fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
-    for which in [&["--bins"][..], &["--bin", "eager", "--features", "alloc"]] {
+    let mut firmwares = vec![(toolchain, &M4F, &["--bins"][..]), (toolchain, &M4F, &["--bin", "eager", "--features", "alloc"])];
+    if let Some(m55) = boards::TARGETS.iter().find(|target| target.name == "m55")
+        && let Some(toolchain) = Toolchain::with_target(m55.triple)
+    {
+        firmwares.push((toolchain, m55, &["--bin", "helium", "--no-default-features", "--features", "mps3-an547"]));
+    }
+    for (toolchain, target, which) in firmwares {
         let mut command = match toolchain {
             // Debian's Rust has no clippy. The compiler's own lints remain.
-            Toolchain::Debian => toolchain.cargo(&M4F, "check"),
-            Toolchain::Active => toolchain.cargo(&M4F, "clippy"),
+            Toolchain::Debian => toolchain.cargo(target, "check"),
+            Toolchain::Active => toolchain.cargo(target, "clippy"),
         };
         command.args(["--release", "--locked"]).args(which).env("GRADLET_FIRMWARE_DIR", boards::no_model()?);
         log.run(&mut command)?;

@@ -82,16 +82,17 @@ impl Recording {
     /// Launches the kernels of the steps of `range`, one by one.
     fn launch_each(&self, range: &Range<usize>, bases: &[u64]) -> Result<(), (usize, Error)> {
         let _turn = self.device.turn();
-        let launched = self.steps[range.clone()].iter().try_for_each(|step| step.launch(&self.device, bases));
-        launched.map_err(|error| self.failed(range, error))
+        range
+            .clone()
+            .try_for_each(|index| self.steps[index].launch(&self.device, bases).map_err(|error| (index, self.failed(range, error))))
     }
 
     /// Returns the error of the launch of the steps of `range`. A GPU reports failures late.
-    fn failed(&self, range: &Range<usize>, error: Error) -> (usize, Error) {
+    fn failed(&self, range: &Range<usize>, error: Error) -> Error {
         let steps = &self.steps[range.clone()];
         let (first, last) = (steps[0].name(), steps[steps.len() - 1].name());
         let text = format!("{} failed in the {} steps from {first} to {last}, or before", self.device.name(), steps.len());
-        (range.start, error.context(text))
+        error.context(text)
     }
 
     /// Runs the steps of `range`, which the host computes or a collective op combines.
@@ -106,7 +107,7 @@ impl Recording {
     /// Runs the steps of `range` in one launch.
     fn launch(&self, range: &Range<usize>, graph: &Mutex<Option<Graph>>, bases: &[u64]) -> Result<(), (usize, Error)> {
         let steps = &self.steps[range.clone()];
-        let here = |error: Error| self.failed(range, error);
+        let here = |error: Error| (range.start, self.failed(range, error));
         let driver = self.device.stream().enter().map_err(here)?;
         let mut kept = graph.lock().unwrap_or_else(PoisonError::into_inner);
         let graph = match kept.take() {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use xtask::cli::BenchOptions;
 use xtask::setup::install_tensorflow;
 use xtask::shell::{self, cargo};
@@ -101,6 +101,18 @@ fn build(example: &str) -> Result<PathBuf> {
 /// Time in which a program answers.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// A program has given no answer in so many seconds.
+#[derive(Debug)]
+struct Late(u64);
+
+impl std::fmt::Display for Late {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "no answer in {} s", self.0)
+    }
+}
+
+impl std::error::Error for Late {}
+
 /// A running program that answers requests.
 struct Runner {
     /// The line with which the program said that it is ready, or nothing if nobody has waited for it.
@@ -109,8 +121,6 @@ struct Runner {
     requests: ChildStdin,
     /// The lines of its standard output.
     answers: Receiver<String>,
-    /// Number of requests that have no answer yet.
-    unanswered: usize,
 }
 
 impl Runner {
@@ -129,35 +139,21 @@ impl Runner {
         let output = BufReader::new(child.stdout.take().context("the program has no standard output")?);
         let (lines, answers) = channel();
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
-        Ok(Runner { ready: String::new(), child, requests, answers, unanswered: 0 })
+        Ok(Runner { ready: String::new(), child, requests, answers })
     }
 
     /// Returns the next line, for which the program has some time.
     fn answer(&mut self, patience: Duration) -> Result<String> {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
         self.answers.recv_timeout(patience).map_err(|error| match error {
-            Timeout => anyhow::anyhow!("it takes too long"),
-            Disconnected => anyhow::anyhow!("the program ended"),
+            Timeout => Late(patience.as_secs()).into(),
+            Disconnected => anyhow::anyhow!("the program ended without an answer"),
         })
     }
 
     /// Sends the request `NAME STEPS`.
     fn request(&mut self, name: &str, steps: usize) -> Result<()> {
-        self.unanswered += 1;
         Ok(writeln!(self.requests, "{name} {steps}")?)
-    }
-
-    /// Returns the answer to the last request. A program that was too late for others answers them first.
-    fn last_answer(&mut self, patience: Duration) -> Result<String> {
-        let end = Instant::now() + patience;
-        loop {
-            let answer = self.answer(end.saturating_duration_since(Instant::now()));
-            let answer = answer.with_context(|| format!("no answer in {} s", patience.as_secs()))?;
-            self.unanswered -= 1;
-            if self.unanswered == 0 {
-                return Ok(answer);
-            }
-        }
     }
 
     /// Sends the request `NAME STEPS`, and returns the number that the program answers.
@@ -169,7 +165,7 @@ impl Runner {
     /// Sends the request `NAME STEPS`, and returns all numbers that the program answers.
     fn ask_all(&mut self, name: &str, steps: usize, patience: Duration) -> Result<Vec<f64>> {
         self.request(name, steps)?;
-        let answer = self.last_answer(patience)?;
+        let answer = self.answer(patience)?;
         if let Some(reason) = answer.strip_prefix("failed ") {
             anyhow::bail!("{}", reason.trim());
         }

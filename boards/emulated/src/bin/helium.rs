@@ -24,6 +24,8 @@ const GUARD: usize = 64;
 const MARK: u8 = 0xa5;
 /// Most weights of a filter whose sizes are up to 127.
 const FULL: u32 = 256;
+/// Round in which a layer has no filters.
+const NOTHING: u32 = 77;
 
 emulated::entry!(firmware);
 
@@ -31,7 +33,8 @@ fn firmware() -> Result<(), Failure> {
     let missing = || Failure::Check("arena");
     let (operands, ours) = (OPERANDS.take().ok_or_else(missing)?, OURS.take().ok_or_else(missing)?);
     let portable = PORTABLE.take().ok_or_else(missing)?;
-    let mut test = Test { operands: operands.bytes, ours: ours.bytes, portable: portable.bytes, random: Random(1), cases: 0 };
+    let mut test =
+        Test { operands: operands.bytes, ours: ours.bytes, portable: portable.bytes, random: Random(MODEL.0.len() as u32), cases: 0 };
     type Round = fn(&mut Test, u32) -> Result<(), Failure>;
     for (key, rounds, round) in [
         ("convolutions", 1500, Test::convolution as Round),
@@ -155,7 +158,8 @@ impl Test {
             _ => ([random.up_to(3), random.up_to(3)], [random.up_to(3), random.up_to(3)]),
         };
         let c = if round < 1230 { round / 30 } else { random.up_to(300) };
-        let (n, h, w, co) = (random.batch(), random.up_to(9), random.up_to(9), random.up_to(40) - u32::from(round == 77));
+        let (n, h, w, co) = (random.batch(), random.up_to(9), random.up_to(9), random.up_to(40));
+        let (n, co) = if round == NOTHING { (1, 0) } else { (n, co) };
         let (k, length) = (kh * kw * c, (kh * kw * c).next_multiple_of(8));
         let size = if k <= FULL { 127 } else { (127 * FULL / k).max(1) };
         let [s, t, d, e, padding, top, bottom, left, right] = random.window(strides);
@@ -196,7 +200,8 @@ impl Test {
 
     fn dense(&mut self, round: u32) -> Result<(), Failure> {
         let random = &mut self.random;
-        let (lines, k, n) = (random.batch(), round % 100, random.up_to(40) - u32::from(round == 77));
+        let (lines, k, n) = (random.batch(), round % 100, random.up_to(40));
+        let (lines, n) = if round == NOTHING { (1, 0) } else { (lines, n) };
         let k = if round % 10 == 0 { 7 * k } else { k };
         let (words, [least, greatest], roundings) = (n.div_ceil(4), random.range(), random.up_to(2));
         let types = [(DType::I8, &[lines, k][..]), (DType::I32, &[words, k]), (DType::I32, &[words, 16])];

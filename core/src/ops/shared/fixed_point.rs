@@ -46,7 +46,7 @@ impl Multiplier {
     /// Returns the product with `x`, rounded to 31 bits after the point, and then to an integer. Ties of the first rounding go up, and
     /// ties of the second away from zero.
     #[inline(always)]
-    pub fn twice(self, x: i32) -> i32 {
+    pub(in crate::ops) fn twice(self, x: i32) -> i32 {
         let product = i64::from(x.wrapping_shl(self.exponent.max(0) as u32)) * i64::from(self.value);
         // The value is not negative, so the upper half fits.
         rounding_shift(((product + (1 << 30)) >> 31) as i32, (-self.exponent).max(0) as u32)

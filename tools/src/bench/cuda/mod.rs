@@ -5,7 +5,7 @@ mod plot;
 mod report;
 mod rows;
 
-use super::{Runner, build, write_json, write_script};
+use super::{Late, Runner, build, write_json, write_script};
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::Machine;
@@ -128,8 +128,8 @@ impl Turn {
         for (_, prepared) in &mut self.prepared {
             let Ok(runner) = prepared else { continue };
             let left = || end.saturating_duration_since(Instant::now());
-            if let Err(error) = runner.answer(left()).and_then(|_| runner.last_answer(left())) {
-                *prepared = Err(error.context(format!("not prepared in {patience} s")));
+            if let Err(error) = runner.answer(left()).and_then(|_| runner.answer(left())) {
+                *prepared = Err(if error.is::<Late>() { anyhow::anyhow!("not prepared in {patience} s") } else { error });
             }
         }
     }
@@ -145,7 +145,15 @@ impl Turn {
         };
         match new {
             Ok(new) => known.extend(new),
-            Err(error) => *times = Err(format!("{error:#}")),
+            Err(error) => {
+                // Another process takes the next rows, because this one still works.
+                if error.is::<Late>()
+                    && let Some((python, script, arguments)) = &self.command
+                {
+                    self.runner = Runner::start(&mut command(python, script, arguments)).ok();
+                }
+                *times = Err(format!("{error:#}"));
+            }
         }
     }
 }

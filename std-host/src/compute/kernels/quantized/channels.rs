@@ -19,7 +19,7 @@ pub(super) struct Channels<'a> {
     values: &'a [i32],
     exponents: &'a [i32],
     range: Range,
-    /// True if no number of [`Lanes::usual`] is too large for i32.
+    /// True if the multipliers shift to the right by 1 to 23 bits, and no number of [`Lanes::usual`] is too large for i32.
     pub(super) are_usual: bool,
 }
 

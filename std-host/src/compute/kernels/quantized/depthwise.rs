@@ -49,7 +49,7 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
                 set.run(Pack { filter: padded, taps, channels: c, bias, packed: &mut *packed, starts: channels.starts });
             });
             let forward = Forward { x, axes, channels, of_pixel: c, packed, zero_point: input_zero_point };
-            let parallel = n * oh * ow * c * kh * kw > ALONE;
+            let parallel = result.len() * kh * kw > ALONE;
             // The vectors of a block of channels take four bytes for each byte of the result.
             let row = (axes[1].reach(ow) * c).max(ow * kw.div_ceil(4) * 4 * LINE);
             blocks(parallel, axes, [c, c], row, result, |block, bytes| {

@@ -40,10 +40,13 @@ pub(super) fn blocks(
     team::each(parallel, blocks, |block| scratch::with(size, |bytes| work(block, bytes)));
 }
 
+/// Most pixels of a column that is computed as a row. Threads share the rows of a longer one.
+const COLUMN: usize = 1024;
+
 /// Returns the axes of an image. One column of pixels has the memory of one row, and kernels take several pixels of a row at a time.
 pub(super) fn long(axes: [Axis; 2]) -> [Axis; 2] {
     let [down, across] = axes;
-    let is_column = [across.input, across.output, across.taps] == [1; 3] && across.before == 0;
+    let is_column = [across.input, across.output, across.taps] == [1; 3] && across.before == 0 && down.output <= COLUMN;
     if is_column { [across, down] } else { axes }
 }
 

@@ -18,8 +18,11 @@ fn integers(dims: &[u32], mut integer: impl FnMut() -> i32) -> Value {
     value
 }
 
-/// Returns a multiplier. Some are very small or large, and some not valid.
-fn multiplier(random: &mut Random) -> [i32; 2] {
+/// Returns a multiplier. Unless all are usual, some are very small or large, and some not valid.
+fn multiplier(random: &mut Random, all_usual: bool) -> [i32; 2] {
+    if all_usual {
+        return [(1 << 30) | random.between(0, (1 << 30) - 1) as i32, -(random.between(1, 23) as i32)];
+    }
     let usual = random.between(0, 3) > 0;
     let exponent = if usual { -(random.between(0, 14) as i32) } else { random.between(0, 63) as i32 - 32 };
     [[(1 << 30) | random.between(0, 1 << 30) as i32 & i32::MAX, 0, i32::MAX, -1][random.between(0, 9).saturating_sub(6) as usize], exponent]
@@ -30,7 +33,8 @@ fn operands(random: &mut Random, channels: u32) -> [Value; 2] {
     let wide = random.between(0, 3) == 0;
     let bias = integers(&[channels], || random.between(0, u32::MAX - 1) as i32 >> if wide { 0 } else { 14 });
     let rows = if random.between(0, 3) == 0 { 1 } else { channels };
-    let mut pairs = (0..rows).flat_map(|_| multiplier(random)).collect::<Vec<i32>>().into_iter();
+    let usual = random.between(0, 1) == 0;
+    let mut pairs = (0..rows).flat_map(|_| multiplier(random, usual)).collect::<Vec<i32>>().into_iter();
     [bias, integers(&[rows, 2], || pairs.next().unwrap())]
 }
 
@@ -130,6 +134,33 @@ fn dense_layers_as_the_portable_kernel() {
     }
 }
 
+/// Sums up to the largest ones that the fast conversion takes, and beyond.
+#[test]
+fn the_largest_sums_as_the_portable_kernel() {
+    let [dense, convolution] = [kernels!(quantized_dense::I8, dense::run), kernels!(quantized_conv2d::I8, conv2d::run)];
+    let filled = |dims: &[u32], byte: u8| {
+        let mut value = Value::zeros(DType::I8, dims);
+        value.bytes_mut().fill(byte);
+        value
+    };
+    let (n, zero_point, range) = (17, 127u32, [-128i32, -128, 127].map(|word| word as u32));
+    for (k, weight, bias, exponent) in [(32_000, 0x80, 1, -1), (32_000, 0x7f, -1, -23), (32_896, 0x80, 1, -23), (33_000, 0x7f, -1, -1)] {
+        let bias = integers(&[n], || bias * 29_000_000);
+        let multipliers = integers(&[1, 2], {
+            let mut words = [i32::MAX, exponent].into_iter();
+            move || words.next().unwrap()
+        });
+        let inputs = [filled(&[1, k], 0x80), filled(&[n, k], weight)];
+        for roundings in [1, 2] {
+            let words = [&[zero_point, roundings][..], &range].concat();
+            assert!(all_same(&dense, &quantized_dense::I8, &words, &[&inputs[0], &inputs[1], &bias, &multipliers]), "{k}");
+        }
+        let inputs = [filled(&[1, 1, 1, k], 0x80), filled(&[n, 1, 1, k], weight)];
+        let words = [&[1, 1, 1, 1, 0, 0, 0, 0, 0, zero_point][..], &range].concat();
+        assert!(all_same(&convolution, &quantized_conv2d::I8, &words, &[&inputs[0], &inputs[1], &bias, &multipliers]), "{k}");
+    }
+}
+
 #[test]
 fn sums_as_the_portable_kernel() {
     let kernels = kernels!(quantized_add::I8, add::run);
@@ -139,7 +170,7 @@ fn sums_as_the_portable_kernel() {
         let dims = [random.between(0, 3), random.between(1, if seed % 20 == 0 { 30_000 } else { 70 })];
         let other = if seed % 10 == 1 { vec![dims[1]] } else { dims.to_vec() };
         let zero_points = [zero_point(random), zero_point(random)];
-        let multipliers = [(); 3].map(|()| multiplier(random).map(|word| word as u32)).concat();
+        let multipliers = [(); 3].map(|()| multiplier(random, false).map(|word| word as u32)).concat();
         let words = [&zero_points[..], &range(random), &multipliers, &[random.between(0, 1)]].concat();
         let (a, b) = (bytes(random, &dims), bytes(random, &other));
         tried += usize::from(all_same(&kernels, &quantized_add::I8, &words, &[&a, &b]));
