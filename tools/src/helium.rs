@@ -22,7 +22,7 @@ pub fn check() -> Result<()> {
         }
     };
     for model in MODELS {
-        let (folder, _) = models::import(model, Cpu::CortexM55)?;
+        let (folder, _) = models::import(model, Cpu::CortexM55, None)?;
         let firmware = firmware::build_for(&toolchain, target, "helium", Some(&folder))?;
         let run = firmware::run(&firmware, &folder, &[], LIMIT)?.ok()?;
         let counted = run.console.lines().filter(|line| !line.starts_with("stack"));

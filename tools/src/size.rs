@@ -5,11 +5,11 @@ use crate::{demo, models};
 use anyhow::{Context, Result, ensure};
 use gradlet::artifact::firmware::Cpu;
 use gradlet_tools::elf::{Bytes, Elf};
-use gradlet_tools::firmware;
+use gradlet_tools::firmware::{self, Run};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
-use xtask::boards::{TARGETS, Target};
+use xtask::boards::{M4F, TARGETS, Target};
 use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
@@ -68,6 +68,7 @@ fn rows(toolchain: &Toolchain) -> Result<Vec<Row>> {
             Err(why) => println!("{} is left out: {why}", target.name),
         }
     }
+    streamed(toolchain, &mut rows)?;
     let folder = models::export("train")?;
     for target in &TARGETS {
         match setup::ensure_target(target)? {
@@ -103,16 +104,11 @@ const IMPORTED: [(&str, &str, u64, [Option<u64>; 2]); 5] = [
     ("person", "person_detect.tflite", 82_308, [Some(18_000_000), None]),
 ];
 
-/// Measures the imported models on `target`. The outputs must have the host's bits.
+/// Measures the imported models on `target`.
 fn imported(toolchain: &Toolchain, target: &'static Target, rows: &mut Vec<Row>) -> Result<()> {
-    let (short, index, cpu) = if target.name == "m55" { ("m55", 1, Cpu::CortexM55) } else { ("m4", 0, Cpu::Any) };
+    let (short, index) = if target.name == "m55" { ("m55", 1) } else { ("m4", 0) };
     for (name, file, arena, instructions) in IMPORTED {
-        let (folder, want) = models::import(file, cpu)?;
-        let firmware = firmware::build_for(toolchain, target, "infer", Some(&folder))?;
-        let flash_code = Elf::read(&firmware.elf)?.bytes()?.flash_code;
-        let run = firmware::run(&firmware, &folder, &["infer.out"], LIMIT)?.ok()?;
-        let got: Vec<i8> = std::fs::read(folder.join("infer.out"))?.into_iter().map(|byte| byte as i8).collect();
-        ensure!(got == want, "{file} gives {got:?} on {}, not {want:?}", target.name);
+        let (run, flash_code) = infer(toolchain, target, file, None)?;
         let figures = [
             ("instructions_infer", run.number("instructions_infer")?, instructions[index]),
             ("arena_planned", run.number("arena_planned")?, Some(arena)),
@@ -122,6 +118,32 @@ fn imported(toolchain: &Toolchain, target: &'static Target, rows: &mut Vec<Row>)
         rows.extend(figures.into_iter().map(|(key, value, bar)| Row { name: format!("{name}.{short}.{key}"), value, bar }));
     }
     Ok(())
+}
+
+/// The wake word model, and the axis of its frames.
+const STREAMED: (&str, usize) = ("str_ww_ref_model.tflite", 1);
+
+/// Measures the wake word model on the Cortex-M4: a whole window, and a frame, which takes at most a tenth of a window.
+fn streamed(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
+    let (file, axis) = STREAMED;
+    let instructions = |stream| infer(toolchain, &M4F, file, stream)?.0.number("instructions_infer");
+    let (window, frame) = (instructions(None)?, instructions(Some(axis))?);
+    rows.push(Row { name: "str_ww.m4.instructions_window".into(), value: window, bar: None });
+    rows.push(Row { name: "str_ww.m4.instructions_frame".into(), value: frame, bar: Some(window / 10) });
+    Ok(())
+}
+
+/// Runs firmware `infer` with the model `file` on `target`, as [`models::import`] imports it. The outputs must have the host's bits. Returns
+/// the run and the bytes of code.
+fn infer(toolchain: &Toolchain, target: &'static Target, file: &str, stream: Option<usize>) -> Result<(Run, u64)> {
+    let cpu = if target.name == "m55" { Cpu::CortexM55 } else { Cpu::Any };
+    let (folder, want) = models::import(file, cpu, stream)?;
+    let firmware = firmware::build_for(toolchain, target, "infer", Some(&folder))?;
+    let flash_code = Elf::read(&firmware.elf)?.bytes()?.flash_code;
+    let run = firmware::run(&firmware, &folder, &["infer.out"], LIMIT)?.ok()?;
+    let got: Vec<i8> = std::fs::read(folder.join("infer.out"))?.into_iter().map(|byte| byte as i8).collect();
+    ensure!(got == want, "{file} gives {got:?} on {}, not {want:?}", target.name);
+    Ok((run, flash_code))
 }
 
 /// Measures the flash of gradlet's parts as differences between firmwares. Executor and verifier: `empty` minus `bare`. Checkpoints and
