@@ -1,6 +1,7 @@
 //! The command `gradlet import`.
 
 use crate::firmware::{Cpu, c_file, write_c};
+use crate::measure::Measure;
 use crate::print;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -17,9 +18,11 @@ use std::path::PathBuf;
 /// Its int8 and int16 operators keep the bits of TensorFlow Lite's reference kernels. The main subgraph becomes the signature `infer`.
 /// A model that cannot be imported is refused, with a list of all operators that stand in the way.
 #[derive(Args)]
+#[command(group(clap::ArgGroup::new("for a processor").args(["measure", "rust"]).multiple(true)))]
 #[command(after_help = "Examples:\n  gradlet import kws.tflite -o kws.grdl --rust model.rs\n  \
                         gradlet import person.tflite -o person.grdl --svg arena.svg\n  \
                         gradlet import wake_word.tflite -o wake_word.grdl --stream 1\n  \
+                        gradlet import kws.tflite -o kws.grdl --measure --cpu cortex-m55\n  \
                         gradlet import digits.tflite -o digits.grdl --train --learning-rate 0.05")]
 pub struct Import {
     /// The model, a .tflite file
@@ -59,12 +62,14 @@ pub struct Import {
     /// Also write the firmware's kernels, arena sizes, names, indices and shapes, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
-    /// Processor whose kernels the Rust names
-    #[arg(long, value_enum, default_value_t, requires = "rust")]
+    /// Processor whose kernels the Rust names, or which is measured (then, any is a cortex-m4)
+    #[arg(long, value_enum, default_value_t, requires = "for a processor")]
     cpu: Cpu,
     /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it
     #[arg(long, value_name = "FILE", value_parser = c_file)]
     c: Option<PathBuf>,
+    #[command(flatten)]
+    measure: Measure,
 }
 
 impl Import {
@@ -92,14 +97,15 @@ impl Import {
         if let Some(path) = &self.c {
             write_c(path, &bytes, "gradlet import")?;
         }
+        let measured = self.measure.run(self.cpu, &bytes, &description, quiet)?;
         if let Some(path) = &self.svg {
             let signatures: Vec<_> = description.signatures.iter().collect();
-            write_whole(path, inspect::svg(&description, &signatures).as_bytes())?;
+            write_whole(path, inspect::svg(&description, &signatures, &measured).as_bytes())?;
         }
         if quiet {
             Ok(())
         } else {
-            print(&format!("{}: {} B\n{}", self.output.display(), description.length, inspect::costs(&description)))
+            print(&format!("{}: {} B\n{}", self.output.display(), description.length, inspect::costs(&description, &measured)))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The command `gradlet inspect`.
 
 use crate::firmware::{Cpu, c_file, write_c};
+use crate::measure::Measure;
 use crate::print;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -9,13 +10,15 @@ use gradlet::artifact::inspect;
 use gradlet::io::{FileError, write_whole};
 use std::path::PathBuf;
 
-/// Show the signatures, ops, shapes, sizes in flash and RAM, and memory peaks of an artifact
+/// Show the signatures, ops, shapes, sizes in flash and RAM, memory peaks and costs of an artifact
 ///
 /// In the list of instructions, `f32[1,10]@64` is a tensor at byte 64 of the scratch memory. The instructions of a branch or loop
 /// are indented below it.
 #[derive(Args)]
+#[command(group(clap::ArgGroup::new("for a processor").args(["measure", "rust"]).multiple(true)))]
 #[command(
-    after_help = "Examples:\n  gradlet inspect cnn.grdl --signature train --svg arena.svg\n  gradlet inspect model.grdl --rust model.rs"
+    after_help = "Examples:\n  gradlet inspect cnn.grdl --signature train --svg arena.svg\n  gradlet inspect model.grdl --rust model.rs\n  \
+                  gradlet inspect kws.grdl --measure --cpu cortex-m55"
 )]
 pub struct Inspect {
     /// The artifact
@@ -32,12 +35,14 @@ pub struct Inspect {
     /// Also write the firmware's kernels, arena sizes, names, indices and shapes, of all signatures, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
-    /// Processor whose kernels the Rust names
-    #[arg(long, value_enum, default_value_t, requires = "rust")]
+    /// Processor whose kernels the Rust names, or which is measured (then, any is a cortex-m4)
+    #[arg(long, value_enum, default_value_t, requires = "for a processor")]
     cpu: Cpu,
     /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it
     #[arg(long, value_name = "FILE", value_parser = c_file)]
     c: Option<PathBuf>,
+    #[command(flatten)]
+    measure: Measure,
 }
 
 impl Inspect {
@@ -50,9 +55,10 @@ impl Inspect {
             }
             description.signatures.retain(|signature| signature.name == *name);
         }
+        let measured = self.measure.run(self.cpu, &bytes, &description, quiet)?;
         if let Some(path) = &self.svg {
             let signatures: Vec<&SignatureInfo> = description.signatures.iter().collect();
-            write_whole(path, inspect::svg(&description, &signatures).as_bytes())?;
+            write_whole(path, inspect::svg(&description, &signatures, &measured).as_bytes())?;
         }
         if let Some(path) = &self.rust {
             let source = self.cpu.source(&bytes, "gradlet inspect").map_err(|error| FileError::model(&self.file, error))?;
@@ -63,8 +69,8 @@ impl Inspect {
         }
         match (quiet, self.json) {
             (true, _) => Ok(()),
-            (false, true) => print(&format!("{:#}\n", inspect::json(&description))),
-            (false, false) => print(&inspect::text(&description)),
+            (false, true) => print(&format!("{:#}\n", inspect::json(&description, &measured))),
+            (false, false) => print(&(inspect::text(&description) + &inspect::costs(&description, &measured))),
         }
     }
 }

@@ -7,6 +7,7 @@ mod export;
 mod firmware;
 mod import;
 mod inspect;
+mod measure;
 mod monitor;
 mod new;
 mod run;

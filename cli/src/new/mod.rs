@@ -3,6 +3,7 @@
 mod boards;
 mod sample;
 
+use crate::firmware::core;
 use crate::print;
 use anyhow::{Context, Result, bail, ensure};
 use boards::{BOARDS, Board, CODE, RECORD, STACK};
@@ -51,7 +52,11 @@ impl New {
         model.fits(board).with_context(|| format!("{} does not fit on {}", self.model.display(), board.name))?;
         let constants = firmware::source(&bytes, "gradlet inspect model.grdl --rust src/model.rs")?;
         let sample = sample::source(&model.signature, &constants)?;
-        let marks = [("{{name}}", project_name(&self.folder)?), ("{{core}}", self.core()?), ("{{signature}}", self.signature.clone())];
+        let marks = [
+            ("{{name}}", project_name(&self.folder)?),
+            ("{{core}}", core(self.core.as_deref())?),
+            ("{{signature}}", self.signature.clone()),
+        ];
 
         empty(&self.folder)?;
         for (path, text) in board.files {
@@ -70,20 +75,6 @@ impl New {
         let folder = path.parent().unwrap_or(&self.folder);
         fs::create_dir_all(folder).map_err(|error| FileError::io(folder, error))?;
         Ok(write_whole(&path, bytes)?)
-    }
-
-    /// Returns the dependency on gradlet-core, as Cargo.toml has it.
-    fn core(&self) -> Result<String> {
-        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("core");
-        let folder = match &self.core {
-            Some(folder) => folder.clone(),
-            None if checkout.join("Cargo.toml").exists() => checkout,
-            None => return Ok(format!("{{ version = \"{}\" }}", env!("CARGO_PKG_VERSION"))),
-        };
-        let manifest = folder.join("Cargo.toml");
-        let text = fs::read_to_string(&manifest).map_err(|error| FileError::io(&manifest, error))?;
-        ensure!(text.contains("name = \"gradlet-core\""), "{} is not the manifest of gradlet-core", manifest.display());
-        Ok(format!("{{ path = {:?} }}", folder.canonicalize()?.display().to_string()))
     }
 
     fn summary(&self, board: &Board, model: &Model) -> String {

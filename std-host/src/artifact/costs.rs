@@ -1,8 +1,9 @@
 //! Costs of the instructions of an artifact.
 
 use crate::artifact::inspect::grouped;
-use gradlet_core::artifact::describe::{Description, InstructionInfo, OperandInfo};
+use gradlet_core::artifact::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo};
 use gradlet_core::runtime::program::Space;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Returns the number of multiply-accumulates of an instruction: those of a forward product or convolution. Returns 0 for other ops.
@@ -25,40 +26,102 @@ pub fn multiply_accumulates(instruction: &InstructionInfo) -> u64 {
     product(&y).saturating_mul(of_element)
 }
 
+/// Costs of a run of a signature on a processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Name of the signature.
+    pub signature: String,
+    /// Name of the processor.
+    pub processor: String,
+    /// Number of instructions of the whole run.
+    pub instructions: u64,
+    /// Stack that the run uses, in bytes.
+    pub stack: u32,
+    /// Number of instructions of each op that ran, by the op's index in the artifact.
+    pub ops: BTreeMap<u32, u64>,
+}
+
+impl Measured {
+    /// Returns the instructions of the op at `index`, of all times that it ran.
+    pub(crate) fn of(&self, index: u32) -> u64 {
+        self.ops.get(&index).copied().unwrap_or(0)
+    }
+
+    /// Returns the instructions of the executor, which are no op's.
+    fn executor(&self) -> u64 {
+        self.instructions.saturating_sub(self.ops.values().sum())
+    }
+
+    /// Returns the measurement of `signature`, if `all` has one.
+    pub(crate) fn find<'m>(all: &'m [Measured], signature: &SignatureInfo) -> Option<&'m Measured> {
+        all.iter().find(|one| one.signature == signature.name)
+    }
+}
+
 /// Lists what each instruction of an artifact costs: its constants in flash, the bytes of its results, and its multiply-accumulates. A row
-/// of totals follows for each signature, with the size of its arena.
-pub fn costs(description: &Description) -> String {
+/// of totals follows for each signature, with the size of its arena. A signature in `measured` has the processor's instructions too, and its
+/// stack.
+pub fn costs(description: &Description, measured: &[Measured]) -> String {
     let mut text = String::new();
     for signature in &description.signatures {
-        let rows: Vec<(usize, &InstructionInfo)> = signature.walk();
-        let width = rows.iter().map(|(depth, one)| 2 * depth + one.op.len()).max().unwrap_or(0).max(9);
-        let _ =
-            writeln!(text, "\nsignature {}\n       {:width$} {:>11} {:>11} {:>13}", signature.name, "op", "flash B", "result B", "MACs");
-        let mut seen: Vec<(u32, u32)> = Vec::new();
-        let (mut flash, mut macs) = (0u64, 0u64);
-        for (depth, instruction) in rows {
-            let mut own = 0;
-            for one in instruction.inputs.iter().filter(|one| one.space == Space::Flash) {
-                if !seen.contains(&(one.location, one.bytes)) {
-                    seen.push((one.location, one.bytes));
-                    own += u64::from(one.bytes);
-                }
-            }
-            let result: u64 = instruction.outputs.iter().map(|one| u64::from(one.bytes)).sum();
-            let (count, name) = (multiply_accumulates(instruction), format!("{}{}", "  ".repeat(depth), instruction.op));
-            let _ = writeln!(
-                text,
-                "  {:>3}  {name:width$} {:>11} {:>11} {:>13}",
-                instruction.index,
-                grouped(own),
-                grouped(result),
-                grouped(count)
-            );
-            (flash, macs) = (flash + own, macs + count);
-        }
-        let arena = grouped(signature.arena_bytes);
-        let _ = writeln!(text, "       {:width$} {:>11} {:>11} {:>13}", "total", grouped(flash), "", grouped(macs));
-        let _ = writeln!(text, "  arena {arena} B if loaded alone, of which {} B scratch", grouped(signature.scratch));
+        table(&mut text, signature, Measured::find(measured, signature));
     }
     text
+}
+
+/// A row of the table: flash, results and multiply-accumulates of an op, and its instructions.
+struct Row {
+    name: String,
+    cells: [Option<u64>; 3],
+    instructions: Option<u64>,
+}
+
+fn table(text: &mut String, signature: &SignatureInfo, measured: Option<&Measured>) {
+    let mut rows = rows(signature, measured);
+    let sum = |cell: usize| rows.iter().filter_map(|(_, row)| row.cells[cell]).fold(0u64, u64::saturating_add);
+    let (cells, instructions) = ([Some(sum(0)), None, Some(sum(2))], measured.map(|one| one.instructions));
+    if let Some(measured) = measured {
+        rows.push((None, Row { name: "executor".into(), cells: [None; 3], instructions: Some(measured.executor()) }));
+    }
+    rows.push((None, Row { name: "total".into(), cells, instructions }));
+
+    let width = rows.iter().map(|(_, row)| row.name.len()).max().unwrap_or(0);
+    let column = if measured.is_some() { format!(" {:>13}", "instructions") } else { String::new() };
+    let _ = writeln!(
+        text,
+        "\nsignature {}\n       {:width$} {:>11} {:>11} {:>13}{column}",
+        signature.name, "op", "flash B", "result B", "MACs"
+    );
+    let number = |number: Option<u64>| number.map_or(String::new(), grouped);
+    for (index, Row { name, cells, instructions }) in &rows {
+        let (index, [flash, result, macs]) = (index.map_or(String::new(), |index| index.to_string()), cells.map(number));
+        let column = instructions.map_or(String::new(), |count| format!(" {:>13}", grouped(count)));
+        let line = format!("  {index:>3}  {name:width$} {flash:>11} {result:>11} {macs:>13}{column}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let _ =
+        writeln!(text, "  arena {} B if loaded alone, of which {} B scratch", grouped(signature.arena_bytes), grouped(signature.scratch));
+    let _ = match measured {
+        Some(Measured { processor, stack, .. }) => writeln!(text, "  stack {} B, by a run on a {processor}", grouped(*stack)),
+        None => writeln!(text, "  stack and instructions depend on the compiler: they are measured with --measure"),
+    };
+}
+
+/// Returns the rows of the ops, each with the op's index.
+fn rows(signature: &SignatureInfo, measured: Option<&Measured>) -> Vec<(Option<u32>, Row)> {
+    let mut seen: Vec<(u32, u32)> = Vec::new();
+    let mut row = |(depth, instruction): (usize, &InstructionInfo)| {
+        let mut flash = 0;
+        for one in instruction.inputs.iter().filter(|one| one.space == Space::Flash) {
+            if !seen.contains(&(one.location, one.bytes)) {
+                seen.push((one.location, one.bytes));
+                flash += u64::from(one.bytes);
+            }
+        }
+        let result = instruction.outputs.iter().map(|one| u64::from(one.bytes)).sum();
+        let cells = [flash, result, multiply_accumulates(instruction)].map(Some);
+        let name = format!("{}{}", "  ".repeat(depth), instruction.op);
+        (Some(instruction.index), Row { name, cells, instructions: measured.map(|one| one.of(instruction.index)) })
+    };
+    signature.walk().into_iter().map(&mut row).collect()
 }

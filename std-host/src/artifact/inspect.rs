@@ -1,7 +1,7 @@
 //! Descriptions of an artifact, as text, as JSON and as an SVG image: signatures, ops, sizes in flash and RAM, and the use of RAM over
 //! time.
 
-pub use crate::artifact::costs::{costs, multiply_accumulates};
+pub use crate::artifact::costs::{Measured, costs, multiply_accumulates};
 use crate::artifact::{json, svg};
 use gradlet_core::TensorType;
 use gradlet_core::artifact::describe::{BlockInfo, Description, InstructionInfo, OperandInfo, SignatureInfo};
@@ -155,7 +155,7 @@ pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
 /// # let bytes = export::artifact(&scope, &model, &spec, &export::Options::default())?;
 /// let description = gradlet::artifact::describe::Description::read(&bytes)?;
 /// assert!(inspect::text(&description).contains("signature infer(x: f32[1,4]) -> (logits: f32[1,2])"));
-/// let picture = inspect::svg(&description, &[&description.signatures[0]]);
+/// let picture = inspect::svg(&description, &[&description.signatures[0]], &[]);
 /// assert!(picture.starts_with("<svg"));
 /// # Ok::<(), gradlet::Error>(())
 /// ```
@@ -292,14 +292,16 @@ fn operand(description: &Description, operand: &OperandInfo) -> String {
 }
 
 /// Draws the arenas of these signatures over time as an SVG image. Instructions are on the horizontal axis and offsets on the vertical
-/// axis. Each variable in RAM and each block of scratch memory is a rectangle. The peak is marked.
-pub fn svg(description: &Description, signatures: &[&SignatureInfo]) -> String {
-    svg::picture(description, signatures)
+/// axis. Each variable in RAM and each block of scratch memory is a rectangle. The peak is marked. The bars above show the work of each
+/// instruction: its multiply-accumulates, or, for a signature in `measured`, the instructions of the processor.
+pub fn svg(description: &Description, signatures: &[&SignatureInfo], measured: &[Measured]) -> String {
+    svg::picture(description, signatures, measured)
 }
 
-/// Describes the artifact as a JSON value with the same data as [`text`]. The instructions of branches and loops are nested in `blocks`.
-pub fn json(description: &Description) -> serde_json::Value {
-    json::value(description)
+/// Describes the artifact as a JSON value with the same data as [`text`] and [`costs`]. The instructions of branches and loops are nested in
+/// `blocks`.
+pub fn json(description: &Description, measured: &[Measured]) -> serde_json::Value {
+    json::value(description, measured)
 }
 
 /// Formats a number with commas between thousands.

@@ -1,12 +1,13 @@
 //! Description of an artifact as JSON.
 
+use crate::artifact::costs::{Measured, multiply_accumulates};
 use gradlet_core::Quantization;
 use gradlet_core::artifact::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo, VariableInfo};
 use gradlet_core::runtime::program::Space;
 use serde_json::{Map, Value, json};
 
 /// Converts the description of an artifact to JSON.
-pub(crate) fn value(description: &Description) -> Value {
+pub(crate) fn value(description: &Description, measured: &[Measured]) -> Value {
     let Description { version: (major, minor), length, checksum: _, data_bytes, metadata, variables, signatures, kernels } = description;
     let metadata: Map<String, Value> = metadata.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     let kernels: Vec<Value> = kernels.iter().map(|(op, dtype)| json!({ "op": op, "dtype": dtype.name() })).collect();
@@ -17,7 +18,7 @@ pub(crate) fn value(description: &Description) -> Value {
         "metadata": metadata,
         "kernels": kernels,
         "variables": variables.iter().map(variable).collect::<Vec<_>>(),
-        "signatures": signatures.iter().map(|one| signature(description, one)).collect::<Vec<_>>(),
+        "signatures": signatures.iter().map(|one| signature(description, one, Measured::find(measured, one))).collect::<Vec<_>>(),
     })
 }
 
@@ -26,7 +27,7 @@ fn variable(variable: &VariableInfo) -> Value {
     json!({ "name": name, "type": tensor_type.to_string(), "trainable": trainable, "bytes": bytes, "assigned_by": assigned_by })
 }
 
-fn signature(description: &Description, signature: &SignatureInfo) -> Value {
+fn signature(description: &Description, signature: &SignatureInfo, measured: Option<&Measured>) -> Value {
     let SignatureInfo { name, doc, inputs, outputs, instructions: all, arena_bytes, variable_bytes, copy_bytes, scratch } = signature;
     let one = |(name, operand): &(String, OperandInfo)| {
         let mut one = json!({ "name": name, "type": operand.tensor_type.to_string() });
@@ -47,7 +48,12 @@ fn signature(description: &Description, signature: &SignatureInfo) -> Value {
         "scratch_bytes": scratch,
         "longest_slice": signature.longest_slice().and_then(|longest| longest.part),
         "instructions": instructions(description, all),
+        "measured": measured.map(self::measured),
     })
+}
+
+fn measured(Measured { signature: _, processor, instructions, stack, ops }: &Measured) -> Value {
+    json!({ "processor": processor, "instructions": instructions, "stack_bytes": stack, "ops": ops })
 }
 
 fn instructions(description: &Description, all: &[InstructionInfo]) -> Vec<Value> {
@@ -63,6 +69,7 @@ fn instructions(description: &Description, all: &[InstructionInfo]) -> Vec<Value
             "inputs": inputs,
             "outputs": outputs,
             "part": part,
+            "macs": multiply_accumulates(one),
         });
         if !blocks.is_empty() {
             let blocks =

@@ -1,12 +1,16 @@
-//! SVG image of an arena over time.
+//! SVG image of an arena over time, with the work of each instruction.
 
+use crate::artifact::costs::{Measured, multiply_accumulates};
 use crate::artifact::inspect::{Kind, Storage, grouped, peak, storages};
 use gradlet_core::artifact::describe::{Description, SignatureInfo};
 use std::fmt::Write;
 
 const LEFT: f64 = 100.0;
 const RIGHT: f64 = 30.0;
-const HEAD: f64 = 84.0;
+const HEAD: f64 = 140.0;
+/// First pixel of the bars that show the work of each instruction, and their largest height.
+const BARS: (f64, f64) = (58.0, 52.0);
+const WORK: (&str, &str) = ("#99f6e4", "#0d9488");
 const PLOT: f64 = 440.0;
 const MIN_WIDTH: f64 = 960.0;
 /// Angle of the labels with the names of ops, in degrees.
@@ -28,7 +32,7 @@ fn colours(kind: Kind) -> (&'static str, &'static str, &'static str) {
 }
 
 /// Draws a panel for each signature, one below another.
-pub(crate) fn picture(description: &Description, signatures: &[&SignatureInfo]) -> String {
+pub(crate) fn picture(description: &Description, signatures: &[&SignatureInfo], measured: &[Measured]) -> String {
     let width = signatures.iter().map(|signature| Panel::new(signature, 0.0).width()).fold(MIN_WIDTH, f64::max);
     let instructions = signatures.iter().flat_map(|signature| signature.walk());
     let letters = instructions.map(|(depth, instruction)| 2 * depth + instruction.op.chars().count() + 4).max().unwrap_or(0);
@@ -40,7 +44,7 @@ pub(crate) fn picture(description: &Description, signatures: &[&SignatureInfo]) 
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     for (index, signature) in signatures.iter().enumerate() {
-        Panel::new(signature, panel * index as f64).draw(&mut svg, description);
+        Panel::new(signature, panel * index as f64).draw(&mut svg, description, Measured::find(measured, signature));
     }
     svg + "</svg>\n"
 }
@@ -70,8 +74,9 @@ impl<'a> Panel<'a> {
         self.top + HEAD + PLOT * (1.0 - f64::from(offset) / f64::from(self.signature.arena_bytes.max(1)))
     }
 
-    fn draw(&self, svg: &mut String, description: &Description) {
+    fn draw(&self, svg: &mut String, description: &Description, measured: Option<&Measured>) {
         self.head(svg);
+        self.work(svg, measured);
         self.axes(svg);
         let storages = storages(self.signature);
         let (at, bytes) = peak(self.signature, &storages);
@@ -97,6 +102,36 @@ impl<'a> Panel<'a> {
             let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{fill}\" stroke=\"{stroke}\"/>");
             let _ = writeln!(svg, "<text x=\"{}\" y=\"{text}\" fill=\"#475569\">{name}</text>", x + 16.0);
             x += 34.0 + LETTER * name.len() as f64;
+        }
+    }
+
+    /// Draws a bar for the work of each instruction: the measured one, or else its multiply-accumulates.
+    fn work(&self, svg: &mut String, measured: Option<&Measured>) {
+        let all = self.signature.walk().into_iter().map(|(_, one)| one);
+        let work: Vec<(&str, u64)> =
+            all.map(|one| (one.op.as_str(), measured.map_or(multiply_accumulates(one), |measured| measured.of(one.index)))).collect();
+        let most = work.iter().map(|(_, count)| *count).max().unwrap_or(0);
+        if most == 0 {
+            return;
+        }
+        let (unit, bottom) = (if measured.is_some() { "instructions" } else { "MACs" }, self.top + BARS.0 + BARS.1);
+        for (line, text) in [(bottom - 14.0, grouped(most)), (bottom - 1.0, unit.into())] {
+            let _ = writeln!(svg, "<text x=\"{}\" y=\"{line}\" text-anchor=\"end\" fill=\"#475569\">{text}</text>", LEFT - 8.0);
+        }
+        for (index, (op, count)) in work.into_iter().enumerate().filter(|(_, (_, count))| *count > 0) {
+            let height = (BARS.1 * count as f64 / most as f64).max(0.6);
+            let _ = writeln!(
+                svg,
+                "<g><title>{}: {} {unit}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\" fill=\"{}\" \
+                 stroke=\"{}\" stroke-width=\"0.7\"/></g>",
+                escaped(op),
+                grouped(count),
+                self.x(index) + 0.5,
+                bottom - height,
+                self.column - 1.0,
+                WORK.0,
+                WORK.1
+            );
         }
     }
 

@@ -185,13 +185,13 @@ fn control_flow_is_loaded_and_shown_as_a_tree() -> Result<()> {
     assert!(parts.map(place).is_sorted(), "{text}");
     let parts = ["\n         body:\n", "      cond ", "\n             true:\n", "floordiv  i32", "\n             false:\n"];
     assert!(parts.map(place).is_sorted() && place("condition:") < place("body:"), "{text}");
-    let value = inspect::json(&description);
+    let value = inspect::json(&description, &[]);
     let instructions = value["signatures"][0]["instructions"].as_array().unwrap();
     let repeated = instructions.iter().find(|one| one["op"] == "while_loop").unwrap();
     let body = repeated["blocks"].as_array().unwrap().iter().find(|block| block["when"] == "body").unwrap();
     assert!(body["instructions"].as_array().unwrap().iter().any(|one| one["op"] == "cond" && one["blocks"][0]["when"] == "true"));
     let signature = &description.signatures[0];
-    assert!(inspect::svg(&description, &[signature]).contains("› › "));
+    assert!(inspect::svg(&description, &[signature], &[]).contains("› › "));
     let storages = inspect::storages(signature);
     assert!(inspect::peak(signature, &storages).1 <= signature.scratch, "{text}");
     Ok(())
