@@ -16,7 +16,8 @@ use alloc::vec::Vec;
 type Pack = fn(&Constants<'_>) -> Option<Packed>;
 
 /// The ops that can be packed, each with its packed ops. The first one that suits a node is taken.
-static RULES: [(OpCode, &Op, Pack); 4] = [
+static RULES: [(OpCode, &Op, Pack); 5] = [
+    (ops::code::quantized_conv2d, &packed_dense::OP, packed_dense::pack_pixels),
     (ops::code::quantized_conv2d, &packed_conv2d::OP, packed_conv2d::pack),
     (ops::code::quantized_depthwise_conv2d, &packed_conv2d::OP, packed_conv2d::pack_depthwise),
     (ops::code::quantized_depthwise_conv2d, &packed_depthwise_conv2d::OP, packed_depthwise_conv2d::pack),

@@ -14,8 +14,9 @@ use crate::ops::shared::window::{groups, part, part_mut};
 #[cfg(feature = "alloc")]
 use crate::{
     ops::quantized::packing::{Constants, Conversion, Packed},
-    ops::quantized_conv2d::NO_GRADIENT,
+    ops::quantized_conv2d::{self, NO_GRADIENT},
     ops::quantized_dense,
+    ops::shared::{quantized::Output, window::Axis},
     tensor::scope::Op,
 };
 use core::mem::take;
@@ -26,6 +27,10 @@ const FILTERS: usize = 4;
 const MOST: usize = 256;
 /// Elements of a step of the innermost loop.
 const STEP: usize = 32;
+/// Largest number of pixels of a convolution that is faster as a dense layer: [`packed_conv2d`](crate::ops::packed_conv2d) computes six
+/// pixels in the time of one.
+#[cfg(feature = "alloc")]
+const PIXELS: u32 = 3;
 
 /// Attribute words of the op.
 #[repr(C)]
@@ -167,10 +172,35 @@ pub static OP: Op = Op::total(&DEF, "packed_dense(x[..,k], filter[n/4,k], channe
 /// Packs a dense layer. Returns `None` if the packed op would not have its bits.
 #[cfg(feature = "alloc")]
 pub(crate) fn pack(of: &Constants<'_>) -> Option<Packed> {
-    use alloc::vec::Vec;
     let quantized_dense::Attributes { input_zero_point, roundings, output } = read_attributes(of.attributes).ok()?;
-    let &[n, k] = of.dims[1] else { return None };
-    let [filters, length] = [n, k].map(|dim| dim as usize);
+    let &[filters, length] = of.dims[1] else { return None };
+    packed(of, [filters, length], input_zero_point, roundings, &output)
+}
+
+/// Packs a convolution of at most [`PIXELS`] pixels, each with its own result, which is a dense layer. A step of a streaming model has such
+/// convolutions. Returns `None` if the packed op would not have its bits.
+#[cfg(feature = "alloc")]
+pub(crate) fn pack_pixels(of: &Constants<'_>) -> Option<Packed> {
+    let quantized_conv2d::Attributes { window, input_zero_point, output } = read_attributes(of.attributes).ok()?;
+    let (&[n, h, w, c], &[co, 1, 1, ci]) = (of.dims[0], of.dims[1]) else { return None };
+    let pixels = n.checked_mul(h)?.checked_mul(w)?;
+    if ci != c || pixels > PIXELS || !window.axes([h, w], [1, 1]).ok()?.iter().zip(window.strides).all(is_each) {
+        return None;
+    }
+    packed(of, [co, c], input_zero_point, 2, &output)
+}
+
+/// True if a window of one pixel meets each pixel of an axis.
+#[cfg(feature = "alloc")]
+fn is_each((axis, stride): (&Axis, u32)) -> bool {
+    axis.input == axis.output && stride == 1 && axis.input_at(0, 0) == 0
+}
+
+/// Packs `filters` filters of `length` weights.
+#[cfg(feature = "alloc")]
+fn packed(of: &Constants<'_>, dims: [u32; 2], input_zero_point: i32, roundings: u32, output: &Output) -> Option<Packed> {
+    use alloc::vec::Vec;
+    let [filters, length] = dims.map(|dim| dim as usize);
     let row = |filter: usize| part(of.filter, filter * length, length);
     // Each lane adds at most `MOST` products.
     let conversion = Conversion { zero_points: [input_zero_point, output.zero_point], roundings, most: i64::MAX };
@@ -183,7 +213,7 @@ pub(crate) fn pack(of: &Constants<'_>) -> Option<Packed> {
         i32::from_le_bytes([a ^ 128, d, c ^ 128, b])
     };
     let words: Vec<i32> = (0..filters).step_by(FILTERS).flat_map(|first| (0..length).map(move |at| word(first, at))).collect();
-    let attributes = Attributes { filters: n, roundings, range: [output.least, output.greatest] };
+    let attributes = Attributes { filters: dims[0], roundings, range: [output.least, output.greatest] };
     let groups = filters.div_ceil(FILTERS);
     let constants = alloc::vec![of.words(&words, &[groups, length]).ok()?, of.words(&channels, &[groups, FILTERS * Channel::WORDS]).ok()?];
     Some(Packed { attributes: bytemuck::cast_slice(&[attributes]).to_vec(), constants })
@@ -192,8 +222,8 @@ pub(crate) fn pack(of: &Constants<'_>) -> Option<Packed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::conv2d::tests::cases;
     use crate::ops::quantized::packing::tests::same_bits;
-    use crate::ops::shared::quantized::Output;
 
     #[test]
     fn has_the_bits_of_quantized_dense() {
@@ -205,5 +235,21 @@ mod tests {
                 assert!(packed, "{lines} {k} {n}");
             }
         }
+    }
+    #[test]
+    fn has_the_bits_of_quantized_conv2d() {
+        let window = cases()[1].2;
+        let output = Output { zero_point: -7, least: -100, greatest: 127 };
+        let attributes = quantized_conv2d::Attributes { window, input_zero_point: -128, output };
+        let kernels = [&quantized_conv2d::I8, &I8];
+        for (x, co) in [([1, 1, 1, 40], 9), ([1, 3, 1, 7], 8), ([1, 1, 2, 300], 5), ([3, 1, 1, 1], 2), ([0, 1, 1, 4], 4)] {
+            assert!(same_bits(kernels, pack_pixels, attributes, [&x, &[co, 1, 1, x[3]]], co, 128.0), "{x:?}");
+        }
+        for (x, kernel) in [([1, 2, 2, 8], [1, 1]), ([1, 1, 2, 8], [1, 2])] {
+            assert!(!same_bits(kernels, pack_pixels, attributes, [&x, &[4, kernel[0], kernel[1], 8]], 4, 128.0), "{x:?}");
+        }
+        let window = crate::ops::conv2d::Attributes { strides: [1, 2], ..window };
+        let attributes = quantized_conv2d::Attributes { window, ..attributes };
+        assert!(!same_bits(kernels, pack_pixels, attributes, [&[1, 1, 3, 8], &[4, 1, 1, 8]], 4, 128.0));
     }
 }
