@@ -31,6 +31,9 @@ const STEP: usize = 32;
 /// pixels in the time of one.
 #[cfg(feature = "alloc")]
 const PIXELS: u32 = 3;
+/// Smallest number of products of such a convolution. For fewer, the gain does not justify the flash of one more kernel.
+#[cfg(feature = "alloc")]
+const PRODUCTS: u32 = 2048;
 
 /// Attribute words of the op.
 #[repr(C)]
@@ -177,14 +180,15 @@ pub(crate) fn pack(of: &Constants<'_>) -> Option<Packed> {
     packed(of, [filters, length], input_zero_point, roundings, &output)
 }
 
-/// Packs a convolution of at most [`PIXELS`] pixels, each with its own result, which is a dense layer. A step of a streaming model has such
-/// convolutions. Returns `None` if the packed op would not have its bits.
+/// Packs a large convolution of at most [`PIXELS`] pixels, each with its own result, which is a dense layer. A step of a streaming model has
+/// such convolutions. Returns `None` if the packed op would not have its bits.
 #[cfg(feature = "alloc")]
 pub(crate) fn pack_pixels(of: &Constants<'_>) -> Option<Packed> {
     let quantized_conv2d::Attributes { window, input_zero_point, output } = read_attributes(of.attributes).ok()?;
     let (&[n, h, w, c], &[co, 1, 1, ci]) = (of.dims[0], of.dims[1]) else { return None };
     let pixels = n.checked_mul(h)?.checked_mul(w)?;
-    if ci != c || pixels > PIXELS || !window.axes([h, w], [1, 1]).ok()?.iter().zip(window.strides).all(is_each) {
+    let products = pixels.saturating_mul(c).saturating_mul(co);
+    if ci != c || pixels > PIXELS || products < PRODUCTS || !window.axes([h, w], [1, 1]).ok()?.iter().zip(window.strides).all(is_each) {
         return None;
     }
     packed(of, [co, c], input_zero_point, 2, &output)
@@ -242,14 +246,14 @@ mod tests {
         let output = Output { zero_point: -7, least: -100, greatest: 127 };
         let attributes = quantized_conv2d::Attributes { window, input_zero_point: -128, output };
         let kernels = [&quantized_conv2d::I8, &I8];
-        for (x, co) in [([1, 1, 1, 40], 9), ([1, 3, 1, 7], 8), ([1, 1, 2, 300], 5), ([3, 1, 1, 1], 2), ([0, 1, 1, 4], 4)] {
+        for (x, co) in [([1, 1, 1, 40], 53), ([1, 3, 1, 7], 98), ([1, 1, 2, 300], 5), ([3, 1, 1, 1], 683)] {
             assert!(same_bits(kernels, pack_pixels, attributes, [&x, &[co, 1, 1, x[3]]], co, 128.0), "{x:?}");
         }
-        for (x, kernel) in [([1, 2, 2, 8], [1, 1]), ([1, 1, 2, 8], [1, 2])] {
-            assert!(!same_bits(kernels, pack_pixels, attributes, [&x, &[4, kernel[0], kernel[1], 8]], 4, 128.0), "{x:?}");
+        for (x, filter) in [([1, 2, 2, 8], [99, 1, 1, 8]), ([1, 1, 2, 8], [999, 1, 2, 8]), ([1, 1, 1, 512], [2, 1, 1, 512])] {
+            assert!(!same_bits(kernels, pack_pixels, attributes, [&x, &filter], filter[0], 128.0), "{x:?}");
         }
         let window = crate::ops::conv2d::Attributes { strides: [1, 2], ..window };
         let attributes = quantized_conv2d::Attributes { window, ..attributes };
-        assert!(!same_bits(kernels, pack_pixels, attributes, [&[1, 1, 3, 8], &[4, 1, 1, 8]], 4, 128.0));
+        assert!(!same_bits(kernels, pack_pixels, attributes, [&[1, 1, 3, 8], &[99, 1, 1, 8]], 99, 128.0));
     }
 }
