@@ -8,6 +8,7 @@ mod c;
 mod cycles;
 mod demo;
 mod helium;
+mod measure;
 mod models;
 mod projects;
 mod ptx;
@@ -70,6 +71,7 @@ fn check(check: Check) -> Result<()> {
         Check::Telemetry => telemetry::check(toolchain),
         Check::C => c::check(toolchain),
         Check::Projects => projects::check(),
+        Check::Measure => measure::check(toolchain),
         Check::Size => size::check(),
         Check::Learning => {
             println!("{}", demo::learning(toolchain)?);

@@ -51,7 +51,7 @@ pub fn check() -> Result<()> {
 fn board_names() -> Result<Vec<String>> {
     let folders = fs::read_dir(shell::root().join("cli/templates"))?;
     let mut names = folders.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<Result<Vec<_>>>()?;
-    names.retain(|name| name != "common");
+    names.retain(|name| !["common", "measure"].contains(&name.as_str()));
     names.sort();
     Ok(names)
 }

@@ -240,6 +240,8 @@ pub enum Check {
     C,
     /// Makes a project for every board by `gradlet new`, builds it, and runs the one for the emulated board.
     Projects,
+    /// Measures models by `gradlet inspect --measure`.
+    Measure,
     /// Compares sizes with their limits and with the committed figures.
     Size,
     /// Builds a firmware that learns for half a minute, and prints the command that runs it, one word per line.

@@ -90,6 +90,16 @@ impl Toolchain {
         command
     }
 
+    /// Returns the variables that make another program's cargo build for a target, with the standard library that a firmware needs.
+    pub fn variables(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Toolchain::Active => &[],
+            Toolchain::Debian => {
+                &[("CARGO", DEBIAN_CARGO), ("RUSTC", DEBIAN_RUSTC), ("RUSTC_BOOTSTRAP", "1"), ("CARGO_UNSTABLE_BUILD_STD", "core,alloc")]
+            }
+        }
+    }
+
     fn rustc(&self) -> &'static str {
         match self {
             Toolchain::Active => "rustc",

@@ -98,6 +98,7 @@ static DEVICES: [Step; 17] = [
     tool("every processor's bits", |_, log| check("bits-targets", log)),
     tool("the C API", |_, log| check("c", log)),
     tool("firmware projects", |_, log| check("projects", log)),
+    tool("the report before flashing", |_, log| check("measure", log)),
     tool("sizes", |_, log| check("size", log)),
 ];
 

@@ -35,12 +35,13 @@ impl Project {
         let inputs = runs.iter().flat_map(|run| &run.inputs).flatten().copied().collect::<Vec<u8>>();
         let arena = runs.iter().map(|run| run.arena).max().unwrap_or(0);
         let [_, (_, flash), (_, ram)] = cpu.memory;
-        let fits = |bytes: usize, memory: u32| bytes <= memory as usize;
-        ensure!(
-            fits(artifact.len() + inputs.len(), flash) && fits(arena + REST, ram),
-            "the board that QEMU emulates for a {} has {flash} bytes of flash for the model and {ram} of RAM, which is too little",
-            cpu.name
-        );
+        for (needs, of, has) in [(artifact.len() + inputs.len(), "flash", flash), (arena + REST, "RAM", ram)] {
+            ensure!(
+                needs <= has as usize,
+                "the run needs {needs} bytes of {of}: the board that QEMU emulates for a {} has {has}",
+                cpu.name
+            );
+        }
         let folder = cache()?;
         fs::create_dir_all(folder.join("src")).map_err(|error| FileError::io(&folder, error))?;
         let lock = File::create(folder.join("lock")).map_err(|error| FileError::io(&folder, error))?;

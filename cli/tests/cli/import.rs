@@ -60,3 +60,21 @@ fn the_generated_source_names_kernels_for_helium() {
     assert_eq!(kernels("again.rs"), want);
     assert_eq!(run("inspect", &folder, &["kws.grdl", "--cpu", "cortex-m55"]).status.code(), Some(2));
 }
+
+/// The step "the report before flashing" measures.
+#[test]
+fn a_measurement_without_its_tools_says_what_to_install() {
+    let folder = TempDir::new().unwrap();
+    let model = fixture("models/mlp_int8.tflite");
+    let imported = succeeds("import", &folder, &[&model, "-o", "mlp.grdl"]);
+    assert!(imported.contains("MACs") && imported.contains("they are measured with --measure"), "{imported}");
+    assert!(succeeds("inspect", &folder, &["mlp.grdl"]).contains(imported.split_once('\n').unwrap().1));
+    let mut inspect = assert_cmd::Command::cargo_bin("gradlet").unwrap();
+    let output = inspect.args(["inspect", "mlp.grdl", "--measure"]).current_dir(&folder).env("PATH", folder.path()).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("error: --measure needs qemu-system-arm, which is not installed: run `sudo apt-get install"), "{text}");
+    for wrong in [&["--cpu", "cortex-m4"][..], &["--measure", "--cpu", "cortex-a7"]] {
+        assert_eq!(run("inspect", &folder, &[&["mlp.grdl"], wrong].concat()).status.code(), Some(2), "{wrong:?}");
+    }
+}

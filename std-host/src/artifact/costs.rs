@@ -58,8 +58,8 @@ impl Measured {
     }
 }
 
-/// Lists what each instruction of an artifact costs: its constants in flash, the bytes of its results, and its multiply-accumulates. A row
-/// of totals follows for each signature, with the size of its arena. A signature in `measured` has the processor's instructions too, and its
+/// Lists what each instruction of an artifact costs: its constants and initial values in flash, the bytes of its results, and its
+/// multiply-accumulates. A row of totals follows for each signature, with the size of its arena. A signature in `measured` has the processor's instructions too, and its
 /// stack.
 pub fn costs(description: &Description, measured: &[Measured]) -> String {
     let mut text = String::new();
@@ -109,12 +109,12 @@ fn table(text: &mut String, signature: &SignatureInfo, measured: Option<&Measure
 
 /// Returns the rows of the ops, each with the op's index.
 fn rows(signature: &SignatureInfo, measured: Option<&Measured>) -> Vec<(Option<u32>, Row)> {
-    let mut seen: Vec<(u32, u32)> = Vec::new();
+    let mut seen: Vec<(Space, u32, u32)> = Vec::new();
     let mut row = |(depth, instruction): (usize, &InstructionInfo)| {
         let mut flash = 0;
-        for one in instruction.inputs.iter().filter(|one| one.space == Space::Flash) {
-            if !seen.contains(&(one.location, one.bytes)) {
-                seen.push((one.location, one.bytes));
+        for one in instruction.inputs.iter().filter(|one| one.space != Space::Scratch) {
+            if !seen.contains(&(one.space, one.location, one.bytes)) {
+                seen.push((one.space, one.location, one.bytes));
                 flash += u64::from(one.bytes);
             }
         }
