@@ -29,8 +29,8 @@ impl Cpu {
     }
 }
 
-/// Returns the dependency on gradlet-core, as Cargo.toml has it. The crate is in `folder`, or else in the checkout that this command was built
-/// from, or else on crates.io.
+/// Returns the dependency on gradlet-core, as Cargo.toml has it. The crate is in `folder`, or else in the checkout that this command was
+/// built from, or else on crates.io.
 pub fn core(folder: Option<&Path>) -> Result<String> {
     dependency("gradlet-core", folder.map(PathBuf::from).or_else(checkout))
 }

@@ -3,8 +3,8 @@
 use core::ops::Range;
 use gradlet_core::ops::conv2d::Attributes;
 
-/// Words of a channel's constants, as core packs them (`ops/shared/packed.rs`): twice the bias, the mantissa of the multiplier, the offset and
-/// the shift.
+/// Words of a channel's constants, as core packs them (`ops/shared/packed.rs`): twice the bias, the mantissa of the multiplier, the offset
+/// and the shift.
 pub(crate) const CHANNEL: usize = 4;
 
 /// Bytes of a vector.

@@ -133,8 +133,8 @@ fn streamed(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
     Ok(())
 }
 
-/// Runs firmware `infer` with the model `file` on `target`, as [`models::import`] imports it. The outputs must have the host's bits. Returns
-/// the run and the bytes of code.
+/// Runs firmware `infer` with the model `file` on `target`, as [`models::import`] imports it. The outputs must have the host's bits.
+/// Returns the run and the bytes of code.
 fn infer(toolchain: &Toolchain, target: &'static Target, file: &str, stream: Option<usize>) -> Result<(Run, u64)> {
     let cpu = if target.name == "m55" { Cpu::CortexM55 } else { Cpu::Any };
     let (folder, want) = models::import(file, cpu, stream)?;

@@ -81,7 +81,7 @@ static OTHERS: [Step; 7] = [
     step("packages", |_, log| packages::check(log)),
 ];
 
-static DEVICES: [Step; 17] = [
+static DEVICES: [Step; 18] = [
     step("core with alloc, without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
     tool("firmware harness", |_, log| check("harness", log)),

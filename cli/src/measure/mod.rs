@@ -24,9 +24,9 @@ pub struct Measure {
     /// Also run each signature in QEMU: show the instructions of each op, and the stack
     ///
     /// A firmware with the model is built for the processor, which takes a minute at the first time, and runs on a board that QEMU
-    /// emulates. A run begins with the initial variables. Inputs of floats and small integers are random numbers, others are zeros. QEMU counts
-    /// instructions, not cycles. Needs `cargo`, Rust for the processor (`rustup target add thumbv7em-none-eabihf` for a Cortex-M4 or M7) and
-    /// `qemu-system-arm`. Builds are kept in ~/.cache/gradlet.
+    /// emulates. A run begins with the initial variables. Inputs of floats and small integers are random numbers, others are zeros. QEMU
+    /// counts instructions, not cycles. Needs `cargo`, Rust for the processor (`rustup target add thumbv7em-none-eabihf` for a Cortex-M4 or
+    /// M7) and `qemu-system-arm`. Builds are kept in ~/.cache/gradlet.
     #[arg(long)]
     measure: bool,
     /// Folder of the crate gradlet-core that is measured, as for `gradlet new`

@@ -144,7 +144,8 @@ fn source(runs: &[Run], arena: usize) -> String {
     let mut text = format!(
         "//! The runs.\n\npub const ARENA_BYTES: usize = {arena};\npub const OPS: usize = {ops};\n\n\
          /// A run of a signature. Its inputs begin at the byte `first` of all inputs.\n\
-         pub struct Run {{\n    pub signature: &'static str,\n    pub first: usize,\n    pub inputs: usize,\n    pub outputs: usize,\n}}\n\n\
+         pub struct Run {{\n    pub signature: &'static str,\n    pub first: usize,\n    pub inputs: usize,\n    \
+         pub outputs: usize,\n}}\n\n\
          pub static RUNS: [Run; {}] = [\n",
         runs.len()
     );

@@ -59,8 +59,8 @@ impl Measured {
 }
 
 /// Lists what each instruction of an artifact costs: its constants and initial values in flash, the bytes of its results, and its
-/// multiply-accumulates. A row of totals follows for each signature, with the size of its arena. A signature in `measured` has the processor's instructions too, and its
-/// stack.
+/// multiply-accumulates. A row of totals follows for each signature, with the size of its arena. A signature in `measured` also has the
+/// instructions of the processor, and its stack.
 pub fn costs(description: &Description, measured: &[Measured]) -> String {
     let mut text = String::new();
     for signature in &description.signatures {

@@ -298,8 +298,8 @@ pub fn svg(description: &Description, signatures: &[&SignatureInfo], measured: &
     svg::picture(description, signatures, measured)
 }
 
-/// Describes the artifact as a JSON value with the same data as [`text`] and [`costs`]. The instructions of branches and loops are nested in
-/// `blocks`.
+/// Describes the artifact as a JSON value with the same data as [`text`] and [`costs`]. The instructions of branches and loops are nested
+/// in `blocks`.
 pub fn json(description: &Description, measured: &[Measured]) -> serde_json::Value {
     json::value(description, measured)
 }

@@ -98,7 +98,7 @@ mod tests {
         // 14 · 14 pixels of 8 channels with 3 · 3 taps, and the dense layer of 10 classes.
         assert_eq!(of("packed_conv2d")[0], 14 * 14 * 8 * 9);
         assert!(of("packed_dense")[0] % 10 == 0 && of("quantized_softmax") == [0]);
-        let text = costs(&description);
+        let text = costs(&description, &[]);
         let total: u64 = walk.iter().map(|(_, one)| multiply_accumulates(one)).sum();
         let digits = text.replace(',', "");
         assert!(digits.contains(&total.to_string()), "{text}");

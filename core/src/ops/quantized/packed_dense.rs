@@ -180,8 +180,8 @@ pub(crate) fn pack(of: &Constants<'_>) -> Option<Packed> {
     packed(of, [filters, length], input_zero_point, roundings, &output)
 }
 
-/// Packs a large convolution of at most [`PIXELS`] pixels, each with its own result, which is a dense layer. A step of a streaming model has
-/// such convolutions. Returns `None` if the packed op would not have its bits.
+/// Packs a large convolution of at most [`PIXELS`] pixels, each with its own result, which is a dense layer. A step of a streaming model
+/// has such convolutions. Returns `None` if the packed op would not have its bits.
 #[cfg(feature = "alloc")]
 pub(crate) fn pack_pixels(of: &Constants<'_>) -> Option<Packed> {
     let quantized_conv2d::Attributes { window, input_zero_point, output } = read_attributes(of.attributes).ok()?;
@@ -240,6 +240,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn has_the_bits_of_quantized_conv2d() {
         let window = cases()[1].2;
