@@ -17,21 +17,31 @@ pub struct Reader {
     pub read: fn(&[u8]) -> Result<(), String>,
     /// Function that returns valid files.
     pub samples: fn() -> Vec<Vec<u8>>,
-    /// Largest number of bytes that may be allocated per byte of a file.
-    pub factor: usize,
+    /// Largest number of bytes that may be allocated per byte of a file, and for any file.
+    pub most: (usize, usize),
     /// Number of damaged files that the suite reads.
     pub damaged: usize,
 }
 
+impl Reader {
+    /// Returns the size of the largest allocation that a file of `bytes` bytes justifies.
+    pub fn allocation(&self, bytes: usize) -> usize {
+        self.most.0 * bytes + self.most.1
+    }
+}
+
+/// Bytes that a decoder needs for any file.
+const DECODER: usize = 256 << 10;
+
 /// All readers.
 pub const READERS: [Reader; 6] = [
     // A byte of a JPEG may hold 512 pixels, a byte of a PNG 8 · 1032. A pixel has up to 4 bytes, and Vec grows by doubling.
-    Reader { name: "image", read: read_image, samples: image_samples, factor: 8 * 1032 * 4 * 2, damaged: 3000 },
-    Reader { name: "idx", read: read_idx, samples: idx_samples, factor: 2 * 1032, damaged: 3000 },
-    Reader { name: "npy", read: read_npy, samples: npy_samples, factor: 2, damaged: 3000 },
-    Reader { name: "npz", read: read_npz, samples: npz_samples, factor: 2 * 1032, damaged: 3000 },
-    Reader { name: "csv", read: read_csv, samples: csv_samples, factor: 64, damaged: 3000 },
-    Reader { name: "tflite", read: read_tflite, samples: tflite_samples, factor: 17, damaged: 100_000 },
+    Reader { name: "image", read: read_image, samples: image_samples, most: (8 * 1032 * 4 * 2, DECODER), damaged: 3000 },
+    Reader { name: "idx", read: read_idx, samples: idx_samples, most: (2 * 1032, DECODER), damaged: 3000 },
+    Reader { name: "npy", read: read_npy, samples: npy_samples, most: (2, DECODER), damaged: 3000 },
+    Reader { name: "npz", read: read_npz, samples: npz_samples, most: (2 * 1032, DECODER), damaged: 3000 },
+    Reader { name: "csv", read: read_csv, samples: csv_samples, most: (64, DECODER), damaged: 3000 },
+    Reader { name: "tflite", read: read_tflite, samples: tflite_samples, most: (16, 256), damaged: 100_000 },
 ];
 
 /// Returns the reader of this name. Panics if there is none.

@@ -7,9 +7,6 @@ use gradlet_tests::random::Random;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Memory that a decoder needs for any file, in bytes.
-const FIXED: usize = 256 << 10;
-
 #[test]
 fn damaged_files_are_read_or_refused() {
     for reader in &READERS {
@@ -25,11 +22,23 @@ fn damaged_files_are_read_or_refused() {
             LARGEST.set(0);
             let begin = Instant::now();
             refused += usize::from((reader.read)(&file).is_err());
-            let (largest, most) = (LARGEST.get(), FIXED + reader.factor * file.len());
+            let (largest, most) = (LARGEST.get(), reader.allocation(file.len()));
             assert!(largest <= most, "{} allocates {largest} bytes for a file of {}: {file:?}", reader.name, file.len());
             assert!(begin.elapsed() < Duration::from_secs(10), "{} takes {:?} for {file:?}", reader.name, begin.elapsed());
         }
         assert!(refused > 300, "{} refused only {refused}", reader.name);
+    }
+}
+
+#[test]
+fn every_truncation_of_a_model_is_refused() {
+    let reader = gradlet_tests::fuzz::readers::reader("tflite");
+    for file in (reader.samples)() {
+        for end in 0..file.len() {
+            LARGEST.set(0);
+            assert!((reader.read)(&file[..end]).is_err(), "the first {end} of {} bytes are accepted", file.len());
+            assert!(LARGEST.get() <= reader.allocation(end), "{} bytes for a file of {end}", LARGEST.get());
+        }
     }
 }
 
