@@ -38,7 +38,7 @@ pub fn check(log: &mut Log) -> Result<()> {
 fn unpack(name: &str, folder: &Path) -> Result<()> {
     let packages = root().join("target/package");
     let archive = packages.join(format!("{name}-{}.crate", env!("CARGO_PKG_VERSION")));
-    let output = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(folder).output().context("cannot start tar")?;
+    let output = Command::new("tar").arg("-xzmf").arg(&archive).arg("-C").arg(folder).output().context("cannot start tar")?;
     ensure!(output.status.success(), "{}: {}", archive.display(), String::from_utf8_lossy(&output.stderr));
     Ok(fs::rename(folder.join(format!("{name}-{}", env!("CARGO_PKG_VERSION"))), folder.join(name))?)
 }
