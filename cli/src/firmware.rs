@@ -17,7 +17,7 @@ pub enum Cpu {
     CortexM4,
     CortexM7,
     CortexM33,
-    /// A Cortex-M55 or another processor with Helium: kernels of gradlet-helium, where it has one
+    /// A Cortex-M52, M55 or M85: the kernels of gradlet-helium for the ops that have one
     CortexM55,
 }
 

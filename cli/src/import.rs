@@ -62,7 +62,7 @@ pub struct Import {
     /// Also write the firmware's kernels, arena sizes, names, indices and shapes, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
-    /// Processor whose kernels the Rust names, or which is measured (then, any is a cortex-m4)
+    /// Processor of the firmware: `--rust` names its kernels, and `--measure` runs on it, or on a cortex-m4 if it is `any`
     #[arg(long, value_enum, default_value_t, requires = "for a processor")]
     cpu: Cpu,
     /// Also write them and the artifact as C: a source file whose name ends with .c, and the header beside it

@@ -4,6 +4,7 @@ use crate::firmware;
 
 /// A processor, and the board that QEMU emulates for it.
 pub struct Cpu {
+    /// The value of the option `--cpu`.
     pub of: firmware::Cpu,
     /// Name of the processor, as compilers have it.
     pub name: &'static str,

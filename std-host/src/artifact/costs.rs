@@ -60,7 +60,8 @@ impl Measured {
 
 /// Lists what each instruction of an artifact costs: its constants and initial values in flash, the bytes of its results, and its
 /// multiply-accumulates. A row of totals follows for each signature, with the size of its arena. A signature in `measured` also has the
-/// instructions of the processor, and its stack.
+/// instructions of the processor, and its stack. The multiply-accumulates of an instruction in a loop are those of one iteration, and its
+/// measured instructions are those of all iterations.
 pub fn costs(description: &Description, measured: &[Measured]) -> String {
     let mut text = String::new();
     for signature in &description.signatures {

@@ -45,8 +45,8 @@ pub fn run(options: &BenchOptions) -> Result<()> {
                 println!("{model:<34} {own:>10.1} {other:>10.1} {:>8.3} {BAR:>8}", own / other);
                 figures.insert(model.clone(), json!({ "gradlet": own, "tensorflow_lite": other, "ratio": own / other, "bar": BAR }));
             }
-            [Err(why), _] => println!("{model:<34} gradlet failed: {why}"),
-            [_, Err(why)] => println!("{model:<34} TensorFlow Lite failed: {why}"),
+            [Err(why), _] => println!("{model:<34} gradlet failed: {why:.120}"),
+            [_, Err(why)] => println!("{model:<34} TensorFlow Lite failed: {why:.120}"),
         }
     }
     write_json(options.json.as_deref(), &figures)
