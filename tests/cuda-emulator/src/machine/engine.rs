@@ -6,9 +6,10 @@ use super::{
     code::{Exchange, Function, Instruction, Operation, Place, Special, WarpOperation},
     matrix::Warpgroups,
     memory::{Fault, FaultKind},
+    races::Races,
     registers::{LANES, Register, fill, lanes},
     shadow::Moment,
-    spaces::{Races, Shared},
+    spaces::Shared,
     warp::Warp,
 };
 

@@ -12,6 +12,7 @@ mod exchange;
 pub(crate) mod fused;
 pub(crate) mod matrix;
 mod memory;
+mod races;
 pub(crate) mod registers;
 mod shadow;
 mod spaces;

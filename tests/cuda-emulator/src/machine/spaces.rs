@@ -1,6 +1,4 @@
-//! Memory that belongs to a block or to a thread, and the record of races on device memory.
-
-use std::collections::HashMap;
+//! Memory that belongs to a block or to a thread.
 
 use super::{
     memory::{Fault, FaultKind},
@@ -191,7 +189,7 @@ fn verb(kind: Kind) -> &'static str {
 }
 
 #[cold]
-fn race(fault: FaultKind, address: u64, memory: &str, kind: Kind, clash: Clash, place: &str) -> Fault {
+pub fn race(fault: FaultKind, address: u64, memory: &str, kind: Kind, clash: Clash, place: &str) -> Fault {
     let verb = verb(kind);
     let other = clash.thread.map_or("other threads".to_string(), |thread| format!("thread number {thread} of the block"));
     let earlier = if clash.wrote { "wrote" } else { "read" };
@@ -230,33 +228,5 @@ impl Local {
             ));
         }
         Ok(lane * self.size + address as usize)
-    }
-}
-
-/// The threads that accessed each byte of device memory in a launch.
-#[derive(Default)]
-pub struct Races {
-    cells: HashMap<u64, Cell>,
-    /// When each block began.
-    pub begins: Vec<u32>,
-}
-
-impl Races {
-    /// Checks and notes an access. A strong load, volatile or relaxed, does not race with atomic instructions.
-    pub fn access(&mut self, address: u64, length: usize, moment: &Moment<'_>, kind: Kind, strong: bool) -> Result<(), Fault> {
-        for address in (0..length as u64).map(|i| address.wrapping_add(i)) {
-            let cell = self.cells.entry(address).or_default();
-            let clash = match (kind, strong) {
-                (Kind::Read, true) => cell.read_strongly(moment, true),
-                (Kind::Read, false) => cell.read(moment, true),
-                _ => cell.write(moment, kind == Kind::Atomic, true),
-            };
-            if let Some(clash) = clash {
-                let block = self.begins.partition_point(|begin| *begin <= clash.time) - 1;
-                let place = if clash.time < moment.begin { format!(" (block number {block})") } else { String::new() };
-                return Err(race(FaultKind::GlobalRace, address, "device memory", kind, clash, &place));
-            }
-        }
-        Ok(())
     }
 }
