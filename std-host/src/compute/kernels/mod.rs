@@ -11,7 +11,7 @@ mod math;
 mod matmul;
 mod max_pool2d;
 mod product;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 mod quantized;
 mod reduce;
 mod scratch;
@@ -47,7 +47,7 @@ static TABLES: &[&[Kernel]] = &[
     elementwise::SINGLE,
     elementwise::DOUBLE,
     &elementwise::PERIODIC,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
     &quantized::KERNELS,
     &reduce::SINGLE,
     &reduce::DOUBLE,

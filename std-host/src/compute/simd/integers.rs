@@ -1,6 +1,16 @@
 //! Vectors of i32 and of bytes, for quantised ops. Only instruction sets with fast products of bytes have them.
 
+#[cfg(test)]
+mod tests;
+
+#[cfg(target_arch = "aarch64")]
+use super::aarch64_integers::{DotProd, Neon};
+#[cfg(target_arch = "x86_64")]
 use super::x86_integers::{Avx2, Vnni};
+
+/// Number that turns an i8 into a byte of x for [`Integers::dot`], when it is added. x86-64 multiplies bytes without a sign and bytes with
+/// a sign, and aarch64 bytes with a sign.
+pub const OFFSET: i32 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 
 /// Token of an instruction set for integers.
 pub trait Integers: Copy {
@@ -30,11 +40,17 @@ pub trait Integers: Copy {
     fn right(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
     /// Shifts each element to the right, as a number with a sign.
     fn right_signed(self, a: Self::Vector, by: Self::Vector) -> Self::Vector;
-    /// Returns the upper half of the product with `b`, which is not negative. It is rounded, and ties go up. With `DOWN`, 1 is subtracted
-    /// from a negative product, and it is rounded down.
+    /// Returns the upper half of the product of `2 · a`, which is an i32, and `b`, which is not negative. It is rounded, and ties go up.
+    /// With `DOWN`, 1 is subtracted from a negative product, and it is rounded down.
     fn mul_high<const DOWN: bool>(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Adds the products of four bytes without a sign and four with a sign to each element.
-    fn dot(self, sum: Self::Vector, unsigned: Self::Vector, signed: Self::Vector) -> Self::Vector;
+    /// Returns the bytes of elements in the order of [`Integers::dot`].
+    #[inline(always)]
+    fn ordered(self, bytes: Self::Vector) -> Self::Vector {
+        bytes
+    }
+    /// Adds the products of four bytes of x, which have the [`OFFSET`], and four of a filter to each element. If both are not
+    /// [ordered](Integers::ordered), only the total of all elements is defined.
+    fn dot(self, sum: Self::Vector, x: Self::Vector, filter: Self::Vector) -> Self::Vector;
     /// Returns the product with a real number, rounded to 31 bits after the point, and then to an integer. Ties of the first rounding go
     /// up, and ties of the second away from zero.
     fn scale(self, x: Self::Vector, scale: &Scale<Self::Vector>) -> Self::Vector;
@@ -95,14 +111,24 @@ pub trait WithIntegers {
 /// An instruction set for integers.
 #[derive(Clone, Copy)]
 pub enum IntegerSet {
+    #[cfg(target_arch = "x86_64")]
     Vnni(Vnni),
+    #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
+    #[cfg(target_arch = "aarch64")]
+    DotProd(DotProd),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
 }
 
 impl IntegerSet {
     /// Returns the sets of this machine, the best one first.
     pub fn all() -> impl Iterator<Item = IntegerSet> {
-        [Vnni::detect().map(IntegerSet::Vnni), Avx2::detect().map(IntegerSet::Avx2)].into_iter().flatten()
+        #[cfg(target_arch = "x86_64")]
+        let sets = [Vnni::detect().map(IntegerSet::Vnni), Avx2::detect().map(IntegerSet::Avx2)];
+        #[cfg(target_arch = "aarch64")]
+        let sets = [DotProd::detect().map(IntegerSet::DotProd), Neon::detect().map(IntegerSet::Neon)];
+        sets.into_iter().flatten()
     }
 
     /// Returns the best set of this machine, if it has any.
@@ -114,8 +140,14 @@ impl IntegerSet {
     #[inline(always)]
     pub fn run<W: WithIntegers>(self, work: W) {
         match self {
+            #[cfg(target_arch = "x86_64")]
             IntegerSet::Vnni(simd) => simd.vectorize(work),
+            #[cfg(target_arch = "x86_64")]
             IntegerSet::Avx2(simd) => simd.vectorize(work),
+            #[cfg(target_arch = "aarch64")]
+            IntegerSet::DotProd(simd) => simd.vectorize(work),
+            #[cfg(target_arch = "aarch64")]
+            IntegerSet::Neon(simd) => simd.vectorize(work),
         }
     }
 }

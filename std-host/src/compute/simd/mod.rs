@@ -4,7 +4,8 @@
 //! token exists only where the CPU has the instructions, so the functions of [`Simd`] are safe for any arguments.
 
 // The intrinsics of `std::arch` are unsafe, because a CPU may lack the instructions. With AVX-512, products and convolutions take an
-// eighth of the time that the portable set takes. With AVX2, they take a third.
+// eighth of the time that the portable set takes. With AVX2, they take a third. With NEON, int8 convolutions take less than a fourth of the
+// instructions of the portable kernels.
 #![allow(unsafe_code)]
 
 use std::sync::LazyLock;
@@ -23,8 +24,8 @@ macro_rules! by_intrinsics {
     };
 }
 
-/// Defines the token of an instruction set of x86-64 that consists of CPU features, for work of one kind.
-#[cfg(target_arch = "x86_64")]
+/// Defines the token of an instruction set that consists of CPU features, for work of one kind.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 macro_rules! token {
     ($(#[$doc:meta])* $token:ident for $Work:ident::$run:ident: $($feature:tt)*) => {
         $(#[$doc])*
@@ -34,7 +35,7 @@ macro_rules! token {
         impl $token {
             /// Returns the token if this CPU has all features of the set.
             pub fn detect() -> Option<$token> {
-                ($(is_x86_feature_detected!($feature))&&*).then_some($token(()))
+                ($($crate::compute::simd::is_detected!($feature))&&*).then_some($token(()))
             }
 
             $(#[target_feature(enable = $feature)])*
@@ -48,7 +49,9 @@ macro_rules! token {
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_arch = "aarch64")]
+mod aarch64_integers;
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 pub mod integers;
 #[cfg(any(test, not(target_arch = "aarch64")))]
 mod portable;
@@ -58,6 +61,11 @@ mod tests;
 mod x86;
 #[cfg(target_arch = "x86_64")]
 mod x86_integers;
+
+#[cfg(target_arch = "aarch64")]
+use std::arch::is_aarch64_feature_detected as is_detected;
+#[cfg(target_arch = "x86_64")]
+use std::arch::is_x86_feature_detected as is_detected;
 
 /// Token of the instruction set that every CPU of the target has.
 #[cfg(target_arch = "aarch64")]

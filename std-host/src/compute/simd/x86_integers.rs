@@ -36,7 +36,7 @@ impl Integers for Vnni {
         left(a: __m512i, by: __m512i) -> __m512i = _mm512_sllv_epi32(a, by);
         right(a: __m512i, by: __m512i) -> __m512i = _mm512_srlv_epi32(a, by);
         right_signed(a: __m512i, by: __m512i) -> __m512i = _mm512_srav_epi32(a, by);
-        dot(sum: __m512i, unsigned: __m512i, signed: __m512i) -> __m512i = _mm512_dpbusd_epi32(sum, unsigned, signed);
+        dot(sum: __m512i, x: __m512i, filter: __m512i) -> __m512i = _mm512_dpbusd_epi32(sum, x, filter);
         scale(x: __m512i, scale: &Scale<__m512i>) -> __m512i = {
             let (x, half) = (_mm512_sllv_epi32(x, scale.left), _mm512_set1_epi64(1 << 30));
             let odd = _mm512_mul_epi32(_mm512_srli_epi64::<32>(x), _mm512_srli_epi64::<32>(scale.value));
@@ -73,6 +73,7 @@ impl Integers for Vnni {
         unsafe {
             let rounded =
                 |product| _mm512_add_epi64(product, if DOWN { _mm512_srai_epi64::<63>(product) } else { _mm512_set1_epi64(1 << 31) });
+            let a = _mm512_add_epi32(a, a);
             let even = rounded(_mm512_mul_epi32(a, b));
             let odd = rounded(_mm512_mul_epi32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b)));
             _mm512_mask_shuffle_epi32::<0b11_11_01_01>(odd, 0x5555, even)
@@ -176,10 +177,10 @@ impl Integers for Avx2 {
         right(a: __m256i, by: __m256i) -> __m256i = _mm256_srlv_epi32(a, by);
         right_signed(a: __m256i, by: __m256i) -> __m256i = _mm256_srav_epi32(a, by);
         // The instruction for products of bytes saturates, so the bytes become 16-bit numbers.
-        dot(sum: __m256i, unsigned: __m256i, signed: __m256i) -> __m256i = {
-            let (low, high) = (_mm256_and_si256(unsigned, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(unsigned));
-            let low = _mm256_madd_epi16(low, _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(signed)));
-            let high = _mm256_madd_epi16(high, _mm256_srai_epi16::<8>(signed));
+        dot(sum: __m256i, x: __m256i, filter: __m256i) -> __m256i = {
+            let (low, high) = (_mm256_and_si256(x, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(x));
+            let low = _mm256_madd_epi16(low, _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(filter)));
+            let high = _mm256_madd_epi16(high, _mm256_srai_epi16::<8>(filter));
             _mm256_add_epi32(sum, _mm256_add_epi32(low, high))
         };
         scale(x: __m256i, scale: &Scale<__m256i>) -> __m256i = {
@@ -219,6 +220,7 @@ impl Integers for Avx2 {
                     if DOWN { _mm256_cmpgt_epi64(_mm256_setzero_si256(), product) } else { _mm256_set1_epi64x(1 << 31) },
                 )
             };
+            let a = _mm256_add_epi32(a, a);
             let even = rounded(_mm256_mul_epi32(a, b));
             let odd = rounded(_mm256_mul_epi32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b)));
             _mm256_blend_epi32::<0xaa>(_mm256_srli_epi64::<32>(even), odd)

@@ -104,7 +104,7 @@ impl<V: Copy> Lanes<V> {
     /// Returns the numbers for the sums of usual channels. They are rounded as by [`Integers::scale`].
     #[inline(always)]
     fn usual<S: Integers<Vector = V>>(&self, simd: S, sums: V) -> V {
-        let high = simd.mul_high::<false>(simd.add(sums, sums), self.scale.value);
+        let high = simd.mul_high::<false>(sums, self.scale.value);
         let ties = simd.right_signed(high, simd.splat(31));
         simd.right_signed(simd.add(simd.add(high, ties), self.offset), self.scale.right)
     }
@@ -112,7 +112,7 @@ impl<V: Copy> Lanes<V> {
     /// Returns the numbers for the sums of usual channels. They are rounded once, and ties go away from zero.
     #[inline(always)]
     pub(super) fn usual_once<S: Integers<Vector = V>>(&self, simd: S, sums: V) -> V {
-        let high = simd.mul_high::<true>(simd.add(sums, sums), self.scale.value);
+        let high = simd.mul_high::<true>(sums, self.scale.value);
         simd.right_signed(simd.add(high, self.offset), self.scale.right)
     }
 

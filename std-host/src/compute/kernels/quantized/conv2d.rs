@@ -5,7 +5,7 @@ use super::super::scratch;
 use super::super::window::{Axis, axes, dims4};
 use super::channels::{Channels, Range, with_channels};
 use super::field::{Block, Field, blocks, long};
-use super::{LINE, ONES, portable};
+use super::{LINE, OFFSET, ONES, portable};
 use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use gradlet_core::Result;
 use gradlet_core::custom_op::Call;
@@ -57,7 +57,7 @@ impl Layer<'_> {
         let runs = if axes[1].dilation == 1 { Runs { count: kh, length: kw * c } } else { Runs { count: kh * kw, length: c } };
         scratch::with(co.next_multiple_of(LINE) * runs.steps(), |packed: &mut [i32]| {
             with_channels(operands, kh * kw * c, range, |channels| {
-                set.run(Pack { filter, runs, bias: 128 + zero_point, packed, starts: channels.starts });
+                set.run(Pack { filter, runs, bias: OFFSET + zero_point, packed, starts: channels.starts });
                 let forward = Forward { x, axes, channels, of_pixel: [c, co], runs, packed, zero_point };
                 let parallel = result.len() * kh * kw * c > ALONE;
                 blocks(parallel, axes, [c, co], axes[1].reach(axes[1].output) * c, result, |block, bytes| {
@@ -105,6 +105,7 @@ impl WithIntegers for Pack<'_> {
                     let from = run * length + 16 * group;
                     let width = 16.min(length - 16 * group);
                     for (panel, vector) in panel.chunks_exact_mut(S::LANES).zip(columns(simd, filters, row, from, width)) {
+                        let vector = simd.ordered(vector);
                         sums = simd.dot(sums, simd.splat(ONES), vector);
                         simd.store(panel, vector);
                     }
@@ -186,17 +187,19 @@ impl Forward<'_> {
         let (co, mut first) = (self.of_pixel[1], 0);
         while first < co {
             // As many sums as the registers can hold.
-            match (S::LANES, co - first > S::LANES) {
-                (16, true) => self.tiles::<S, USUAL, 8, 2>(simd, field, places, first, result),
-                (16, false) => self.tiles::<S, USUAL, 12, 1>(simd, field, places, first, result),
-                (_, true) => self.tiles::<S, USUAL, 3, 2>(simd, field, places, first, result),
-                (_, false) => self.tiles::<S, USUAL, 4, 1>(simd, field, places, first, result),
-            }
-            first += if co - first > S::LANES { 2 * S::LANES } else { S::LANES };
+            first += match (S::LANES, (co - first).div_ceil(S::LANES)) {
+                (16, 2..) => self.tiles::<S, USUAL, 8, 2>(simd, field, places, first, result),
+                (16, _) => self.tiles::<S, USUAL, 12, 1>(simd, field, places, first, result),
+                (8, 2..) => self.tiles::<S, USUAL, 3, 2>(simd, field, places, first, result),
+                (8, _) => self.tiles::<S, USUAL, 4, 1>(simd, field, places, first, result),
+                (_, 4..) => self.tiles::<S, USUAL, 5, 4>(simd, field, places, first, result),
+                (_, 2..) => self.tiles::<S, USUAL, 8, 2>(simd, field, places, first, result),
+                (_, _) => self.tiles::<S, USUAL, 12, 1>(simd, field, places, first, result),
+            };
         }
     }
 
-    /// Computes `V` vectors of channels from channel `first` on, of `R` pixels at a time.
+    /// Computes `V` vectors of channels from channel `first` on, of `R` pixels at a time. Returns the number of channels.
     #[inline(always)]
     fn tiles<S: Integers, const USUAL: bool, const R: usize, const V: usize>(
         &self,
@@ -205,7 +208,7 @@ impl Forward<'_> {
         places: &[i64],
         first: usize,
         result: &mut [i8],
-    ) {
+    ) -> usize {
         let co = self.of_pixel[1];
         let (mut lanes, size) = ([self.channels.lanes(simd, first); V], self.runs.steps() * S::LANES);
         let (mut starts, mut panels) = ([lanes[0].start; V], [&[][..]; V]);
@@ -232,6 +235,7 @@ impl Forward<'_> {
             }
             at += R;
         }
+        V * S::LANES
     }
 
     /// Returns the sums of the windows at `places` for `V` vectors of channels.
@@ -263,7 +267,7 @@ impl Forward<'_> {
                     filter[v] = simd.load(&filters[v][step * S::LANES..]);
                 }
                 for r in 0..R {
-                    let x = simd.splat(i32::from_ne_bytes(windows[r][step]));
+                    let x = simd.ordered(simd.splat(i32::from_ne_bytes(windows[r][step])));
                     for v in 0..V {
                         sums[r][v] = simd.dot(sums[r][v], x, filter[v]);
                     }

@@ -3,7 +3,7 @@
 use super::super::scratch;
 use super::channels::{Channels, Lanes, Range, multiplier, with_channels};
 use super::field::biased;
-use super::{LINE, portable};
+use super::{LINE, OFFSET, portable};
 use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use crate::compute::team;
 use gradlet_core::Result;
@@ -87,14 +87,19 @@ impl WithIntegers for Part<'_, '_> {
             let whole = filter.get(first * k..).and_then(|rows| rows.get(..(S::LANES - 1) * k + padded));
             let (rows, pitch) = whole.map_or_else(|| (padded_rows(&filter[first * k..], k, padded, self.rows), padded), |rows| (rows, k));
             let lanes = channels.lanes(simd, first);
-            // After a ReLU, the zero point is -128.
-            let start = match 128 + zero_point {
-                0 => lanes.start,
-                bias => simd.sub(lanes.start, simd.mul(sums(simd, ones, rows, pitch), simd.splat(bias))),
-            };
-            for (line, part) in lines.chunks_exact(padded).zip(self.part.chunks_exact_mut(width)) {
-                let sums = simd.add(start, sums(simd, line, rows, pitch));
-                self.dense.finish(simd, &lanes, first, sums, &mut part[at..][..S::LANES.min(width - at)]);
+            // On x86-64, the bias is 0 after a ReLU, whose zero point is -128.
+            let (bias, mut start) = (OFFSET + zero_point, lanes.start);
+            for (index, (line, part)) in lines.chunks_exact(padded).zip(self.part.chunks_exact_mut(width)).enumerate() {
+                let products = if index == 0 && bias != 0 {
+                    let [of_ones, products] = sums(simd, [ones, line], rows, pitch);
+                    start = simd.sub(start, simd.mul(of_ones, simd.splat(bias)));
+                    products
+                } else {
+                    let [products] = sums(simd, [line], rows, pitch);
+                    products
+                };
+                let to = &mut part[at..][..S::LANES.min(width - at)];
+                self.dense.finish(simd, &lanes, first, simd.add(start, products), to);
             }
         }
     }
@@ -129,22 +134,31 @@ fn padded_rows<'a>(filter: &[u8], k: usize, padded: usize, rows: &'a mut [u8]) -
     rows
 }
 
-/// Returns the sums of the products of `line` and each of some rows, `pitch` bytes apart.
+/// Returns the sums of the products of one or two lines and each of some rows, `pitch` bytes apart.
 #[inline(always)]
-fn sums<S: Integers>(simd: S, line: &[u8], rows: &[u8], pitch: usize) -> S::Vector {
-    let mut blocks = [simd.splat(0); 4];
-    for (index, block) in blocks.iter_mut().enumerate().take(S::LANES / 4) {
-        let mut sums = [simd.splat(0); 4];
-        let row = |row| rows[(4 * index + row) * pitch..][..line.len()].chunks_exact(4 * S::LANES);
+fn sums<S: Integers, const L: usize>(simd: S, lines: [&[u8]; L], rows: &[u8], pitch: usize) -> [S::Vector; L] {
+    let mut blocks = [[simd.splat(0); 4]; L];
+    for index in 0..S::LANES / 4 {
+        let mut sums = [[simd.splat(0); 4]; L];
+        let row = |row| rows[(4 * index + row) * pitch..][..lines[0].len()].chunks_exact(4 * S::LANES);
         let rows = row(0).zip(row(1)).zip(row(2).zip(row(3)));
-        for (x, ((a, b), (c, d))) in line.chunks_exact(4 * S::LANES).zip(rows) {
-            let x = simd.load_bytes(x);
-            for (sum, row) in sums.iter_mut().zip([a, b, c, d]) {
-                *sum = simd.dot(*sum, x, simd.load_bytes(row));
+        let lines = lines[0].chunks_exact(4 * S::LANES).zip(lines[L - 1].chunks_exact(4 * S::LANES));
+        for ((first, last), ((a, b), (c, d))) in lines.zip(rows) {
+            for (sums, x) in sums.iter_mut().zip([first, last]) {
+                let x = simd.load_bytes(x);
+                for (sum, row) in sums.iter_mut().zip([a, b, c, d]) {
+                    *sum = simd.dot(*sum, x, simd.load_bytes(row));
+                }
             }
         }
-        let [a, b, c, d] = simd.transpose(sums);
-        *block = simd.add(simd.add(a, b), simd.add(c, d));
+        for (blocks, sums) in blocks.iter_mut().zip(sums) {
+            let [a, b, c, d] = simd.transpose(sums);
+            blocks[index] = simd.add(simd.add(a, b), simd.add(c, d));
+        }
     }
-    simd.add_blocks(blocks)
+    let mut totals = [simd.splat(0); L];
+    for (total, blocks) in totals.iter_mut().zip(blocks) {
+        *total = simd.add_blocks(blocks);
+    }
+    totals
 }

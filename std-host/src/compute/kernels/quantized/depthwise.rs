@@ -5,7 +5,7 @@ use super::super::window::{Axis, axes, dims4};
 use super::channels::{Channels, Range, with_channels};
 use super::conv2d::Layer;
 use super::field::{Block, Field, blocks, long};
-use super::{LINE, ONES, portable};
+use super::{LINE, OFFSET, ONES, portable};
 use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
 use gradlet_core::Result;
 use gradlet_core::custom_op::Call;
@@ -45,7 +45,7 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
             // The last vector reads more channels than there are.
             scratch::with(filter.len() + LINE, |padded: &mut [u8]| {
                 padded[..filter.len()].copy_from_slice(bytemuck::cast_slice(filter));
-                let bias = 128 + input_zero_point;
+                let bias = OFFSET + input_zero_point;
                 set.run(Pack { filter: padded, taps, channels: c, bias, packed: &mut *packed, starts: channels.starts });
             });
             let forward = Forward { x, axes, channels, of_pixel: c, packed, zero_point: input_zero_point };
@@ -82,7 +82,7 @@ impl WithIntegers for Pack<'_> {
             for (index, vector) in panel.chunks_exact_mut(S::LANES).enumerate() {
                 let (tap, column) = (index / kw.div_ceil(4), index % kw.div_ceil(4) * 4);
                 let count = 4.min(kw - column);
-                let filters = four(simd, self.filter, (tap * kw + column) * c + first, c, count);
+                let filters = simd.ordered(four(simd, self.filter, (tap * kw + column) * c + first, c, count));
                 sums = simd.dot(sums, simd.splat(ONES), filters);
                 simd.store(vector, filters);
             }
@@ -155,18 +155,18 @@ impl WithIntegers for Part<'_, '_> {
 fn arrange<S: Integers, const N: usize>(simd: S, from: &[u8], [pixel, byte]: [usize; 2], to: &mut [i32]) {
     if pixel != byte {
         for (index, to) in to.chunks_exact_mut(S::LANES).enumerate() {
-            simd.store(to, four(simd, from, index * pixel, byte, N));
+            simd.store(to, simd.ordered(four(simd, from, index * pixel, byte, N)));
         }
         return;
     }
     // The vector of a pixel has all bytes of the one before but the first.
     let mut vector = four(simd, from, 0, byte, N);
     let (first, rest) = to.split_at_mut(S::LANES);
-    simd.store(first, vector);
+    simd.store(first, simd.ordered(vector));
     for (index, to) in rest.chunks_exact_mut(S::LANES).enumerate() {
         let next = simd.left(simd.widen(&from[(index + N) * byte..]), simd.splat(8 * (N as i32 - 1)));
         vector = simd.or(simd.right(vector, simd.splat(8)), next);
-        simd.store(to, vector);
+        simd.store(to, simd.ordered(vector));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::scratch;
 use super::super::window::Axis;
+use super::OFFSET;
 use crate::compute::team;
 
 /// Bytes after a field that kernels may read. They do not matter.
@@ -61,7 +62,7 @@ pub(super) struct Field<'a> {
 
 impl<'a> Field<'a> {
     /// Copies the part of image number `image` of `x` that `count` rows of the result need, from row `first` on, to `bytes`. Each byte is
-    /// an element plus 128. Positions outside the image have the element `zero_point`.
+    /// an element plus [`OFFSET`]. Positions outside the image have the element `zero_point`.
     #[inline(always)]
     pub(super) fn copied(
         x: &[i8],
@@ -93,8 +94,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Returns an element plus 128.
+/// Returns an element plus [`OFFSET`].
 #[inline(always)]
 pub(super) fn biased(element: i8) -> u8 {
-    element as u8 ^ 0x80
+    (element as u8).wrapping_add(OFFSET as u8)
 }

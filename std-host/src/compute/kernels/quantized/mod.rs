@@ -1,8 +1,8 @@
 //! Fast kernels for quantised tensors of i8. They have the bits of the portable kernels, because sums of integers do not depend on the
 //! order. Without a [set of instructions](IntegerSet) for integers, the portable kernels run.
 //!
-//! A product of bytes has one factor without a sign. The elements of x get 128 added, which the start of each sum makes up for, as it does
-//! for the zero point: `Σ (x − x₀) · f = Σ (x + 128) · f − (128 + x₀) · Σ f`.
+//! On x86-64, a product of bytes has one factor without a sign. The elements of x get the [`OFFSET`] 128 added, which the start of each sum
+//! makes up for, as it does for the zero point: `Σ (x − x₀) · f = Σ (x + 128) · f − (128 + x₀) · Σ f`. On aarch64, the offset is 0.
 
 mod add;
 mod channels;
@@ -14,7 +14,7 @@ mod field;
 mod tests;
 
 use super::portable;
-use crate::compute::simd::integers::IntegerSet;
+use crate::compute::simd::integers::{IntegerSet, OFFSET};
 use gradlet_core::DType;
 use gradlet_core::custom_op::Kernel;
 use gradlet_core::ops::{quantized_add, quantized_conv2d, quantized_dense, quantized_depthwise_conv2d};
@@ -24,7 +24,12 @@ pub static KERNELS: [Kernel; 4] = [
     Kernel { def: &quantized_conv2d::DEF, dtype: DType::I8, run: |call| conv2d::run(call, IntegerSet::best()) },
     Kernel { def: &quantized_depthwise_conv2d::DEF, dtype: DType::I8, run: |call| depthwise::run(call, IntegerSet::best()) },
     Kernel { def: &quantized_dense::DEF, dtype: DType::I8, run: |call| dense::run(call, IntegerSet::best()) },
-    Kernel { def: &quantized_add::DEF, dtype: DType::I8, run: |call| add::run(call, IntegerSet::best()) },
+    // NEON takes more instructions for a sum than the portable kernel, which the compiler vectorises.
+    Kernel {
+        def: &quantized_add::DEF,
+        dtype: DType::I8,
+        run: |call| add::run(call, IntegerSet::best().filter(|_| cfg!(target_arch = "x86_64"))),
+    },
 ];
 
 /// Four bytes of value 1.

@@ -1,4 +1,4 @@
-use super::super::testing::{Random, Value, same};
+use super::super::testing::{Random, Value, cases, same};
 use super::*;
 use crate::compute::kernels::conv2d::tests::attributes;
 use crate::compute::team::Team;
@@ -75,7 +75,7 @@ fn all_same(kernels: &[Kernel], portable: &Kernel, words: &[u32], inputs: &[&Val
 fn convolutions_as_the_portable_kernel() {
     let kernels = kernels!(quantized_conv2d::I8, conv2d::run);
     let mut tried = 0;
-    for seed in 0..300 {
+    for seed in 0..cases(300) {
         let random = &mut Random::new(seed);
         let large = seed % 50 == 0;
         let words = [&attributes(random)[..], &[zero_point(random)], &range(random)].concat();
@@ -91,16 +91,16 @@ fn convolutions_as_the_portable_kernel() {
         }
         let (x, filter) = (bytes(random, &x), bytes(random, &[co * groups, kh, kw, c]));
         let [bias, multipliers] = operands(random, co * groups);
-        tried += usize::from(all_same(&kernels, &quantized_conv2d::I8, &words, &[&x, &filter, &bias, &multipliers]));
+        tried += u64::from(all_same(&kernels, &quantized_conv2d::I8, &words, &[&x, &filter, &bias, &multipliers]));
     }
-    assert!(tried > 150, "{tried}");
+    assert!(tried > cases(150), "{tried}");
 }
 
 #[test]
 fn depthwise_convolutions_as_the_portable_kernel() {
     let kernels = kernels!(quantized_depthwise_conv2d::I8, depthwise::run);
     let mut tried = 0;
-    for seed in 0..300 {
+    for seed in 0..cases(300) {
         let random = &mut Random::new(seed);
         let words = [&attributes(random)[..], &[zero_point(random)], &range(random)].concat();
         let [kh, kw] = [random.between(1, 4), random.between(1, 9)];
@@ -114,15 +114,15 @@ fn depthwise_convolutions_as_the_portable_kernel() {
         }
         let (x, filter) = (bytes(random, &x), bytes(random, &[1, kh, kw, c * multiplier]));
         let [bias, multipliers] = operands(random, c * multiplier);
-        tried += usize::from(all_same(&kernels, &quantized_depthwise_conv2d::I8, &words, &[&x, &filter, &bias, &multipliers]));
+        tried += u64::from(all_same(&kernels, &quantized_depthwise_conv2d::I8, &words, &[&x, &filter, &bias, &multipliers]));
     }
-    assert!(tried > 150, "{tried}");
+    assert!(tried > cases(150), "{tried}");
 }
 
 #[test]
 fn dense_layers_as_the_portable_kernel() {
     let kernels = kernels!(quantized_dense::I8, dense::run);
-    for seed in 0..300 {
+    for seed in 0..cases(300) {
         let random = &mut Random::new(seed);
         let large = seed % 30 == 0;
         let mut dim = |most: u32| random.between(u32::from(large), if large { 300 } else { most });
@@ -165,7 +165,7 @@ fn the_largest_sums_as_the_portable_kernel() {
 fn sums_as_the_portable_kernel() {
     let kernels = kernels!(quantized_add::I8, add::run);
     let mut tried = 0;
-    for seed in 0..200 {
+    for seed in 0..cases(200) {
         let random = &mut Random::new(seed);
         let dims = [random.between(0, 3), random.between(1, if seed % 20 == 0 { 30_000 } else { 70 })];
         let other = if seed % 10 == 1 { vec![dims[1]] } else { dims.to_vec() };
@@ -173,7 +173,7 @@ fn sums_as_the_portable_kernel() {
         let multipliers = [(); 3].map(|()| multiplier(random, false).map(|word| word as u32)).concat();
         let words = [&zero_points[..], &range(random), &multipliers, &[random.between(0, 1)]].concat();
         let (a, b) = (bytes(random, &dims), bytes(random, &other));
-        tried += usize::from(all_same(&kernels, &quantized_add::I8, &words, &[&a, &b]));
+        tried += u64::from(all_same(&kernels, &quantized_add::I8, &words, &[&a, &b]));
     }
-    assert!(tried > 80, "{tried}");
+    assert!(tried > cases(80), "{tried}");
 }
