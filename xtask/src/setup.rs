@@ -19,6 +19,8 @@ const JETSON_QEMU: &str = "qemu-aarch64";
 const JETSON_LINKER: &str = "aarch64-linux-gnu-gcc";
 /// The command that runs a Jetson's programs, in front of their paths.
 pub const JETSON_RUNNER: &str = "qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu";
+/// The command that runs them on the CPU of the first Jetsons, which has only the instructions that every CPU of the target has.
+pub const FIRST_JETSON_RUNNER: &str = "qemu-aarch64 -cpu cortex-a57 -L /usr/aarch64-linux-gnu";
 const JETSON_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 const ARM_GCC_PROGRAMS: [&str; 2] = ["arm-none-eabi-gcc", "make"];
 /// Its headers without a C library are enough.
@@ -202,11 +204,11 @@ pub fn jetson_programs() -> PathBuf {
     shell::root().join("boards/target").join(JETSON).join("debug")
 }
 
-/// Returns the command `cargo SUBCOMMAND` for a Jetson's CPU. QEMU runs the programs.
-pub fn jetson_cargo(toolchain: Toolchain, subcommand: &str) -> Command {
+/// Returns the command `cargo SUBCOMMAND` for a Jetson's CPU. The command `runner` runs the programs.
+pub fn jetson_cargo(toolchain: Toolchain, runner: &str, subcommand: &str) -> Command {
     let mut command = toolchain.cargo_for(JETSON, &shell::root().join("boards/target"), "std,panic_unwind,test", subcommand);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", JETSON_LINKER);
-    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", JETSON_RUNNER);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
     command
 }
 

@@ -7,7 +7,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::boards::{self, M4F};
-use xtask::setup::{self, SMALL, Toolchain};
+use xtask::setup::{self, FIRST_JETSON_RUNNER, JETSON_RUNNER, SMALL, Toolchain};
 use xtask::shell::{answer, cargo, root};
 
 /// Sources that `cargo xtask proto` generates.
@@ -268,8 +268,8 @@ fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of kernels and ops on a Jetson's CPU, in QEMU. Then runs the example there, on an emulated GPU, and on this machine: the
-/// suite compares the results.
+/// Runs the tests of kernels and ops on a Jetson's CPU, in QEMU, and those of vectors of integers also on an older one. Then runs the
+/// example there, on an emulated GPU, and on this machine: the suite compares the results.
 fn jetson(log: &mut Log) -> Result<()> {
     let toolchain = match setup::ensure_jetson()? {
         Ok(toolchain) => toolchain,
@@ -278,9 +278,11 @@ fn jetson(log: &mut Log) -> Result<()> {
             return Ok(());
         }
     };
-    let tests = ["-p", "gradlet-core", "-p", "gradlet", "--lib", "--", "kernels::", "ops::"];
-    log.run(setup::jetson_cargo(toolchain, "test").args(tests))?;
-    let mut example = setup::jetson_cargo(toolchain, "build");
+    // Both commands name the same packages, so the second one builds nothing.
+    let tests = ["-p", "gradlet-core", "-p", "gradlet", "--lib", "--"];
+    log.run(setup::jetson_cargo(toolchain, JETSON_RUNNER, "test").args(tests).args(["kernels::", "ops::", "simd::"]))?;
+    log.run(setup::jetson_cargo(toolchain, FIRST_JETSON_RUNNER, "test").args(tests).args(["kernels::quantized::", "simd::"]))?;
+    let mut example = setup::jetson_cargo(toolchain, JETSON_RUNNER, "build");
     // Without optimisation, these are compiled in a fourth of the time, and the example still runs in half a minute.
     for package in ["gradlet", "gradlet-cuda", "gradlet-cuda-emulator"] {
         example.args(["-p", package, "--config", &format!("profile.dev.package.{package}.opt-level=0")]);
