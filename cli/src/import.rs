@@ -4,25 +4,27 @@ use crate::firmware::{Cpu, c_file, write_c};
 use crate::measure::Measure;
 use crate::print;
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use gradlet::artifact::describe::Description;
 use gradlet::artifact::inspect;
 use gradlet::device::AlignedBytes;
 use gradlet::io::write_whole;
-use gradlet::tflite::Model;
+use gradlet::tflite::{self, Model};
 use gradlet::{Eager, portable_cpu};
 use std::path::PathBuf;
 
 /// Import a model of TensorFlow Lite as an artifact that a firmware can run
 ///
-/// Its int8 and int16 operators keep the bits of TensorFlow Lite's reference kernels. The main subgraph becomes the signature `infer`.
-/// A model that cannot be imported is refused, with a list of all operators that stand in the way.
+/// Its int8 and int16 operators keep the bits of TensorFlow Lite's reference kernels. With --rounding, its dense layers can have those of
+/// TensorFlow Lite Micro. The main subgraph becomes the signature `infer`. A model that cannot be imported is refused, with a list of all
+/// operators that stand in the way.
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("for a processor").args(["measure", "rust"]).multiple(true)))]
 #[command(after_help = "Examples:\n  gradlet import kws.tflite -o kws.grdl --rust model.rs\n  \
                         gradlet import person.tflite -o person.grdl --svg arena.svg\n  \
                         gradlet import wake_word.tflite -o wake_word.grdl --stream 1\n  \
                         gradlet import kws.tflite -o kws.grdl --measure --cpu cortex-m55\n  \
+                        gradlet import ad01.tflite -o ad01.grdl --rounding tflm\n  \
                         gradlet import digits.tflite -o digits.grdl --train --learning-rate 0.05")]
 pub struct Import {
     /// The model, a .tflite file
@@ -56,6 +58,9 @@ pub struct Import {
     /// them. A Cortex-M0+, which multiplies 64 bits slowly, takes a third more.
     #[arg(long)]
     no_packing: bool,
+    /// Runtime whose bits the quantized dense layers (FULLY_CONNECTED) have
+    #[arg(long, value_enum, default_value_t, value_name = "RUNTIME")]
+    rounding: Rounding,
     /// Also draw the arena over time, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -72,7 +77,27 @@ pub struct Import {
     measure: Measure,
 }
 
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Rounding {
+    /// TensorFlow Lite, which rounds a sum once
+    #[default]
+    Tensorflow,
+    /// TensorFlow Lite Micro, also with CMSIS-NN, which rounds it twice
+    Tflm,
+    /// TensorFlow Lite Micro before 13 October 2026, which also multiplies scales as f32 if the weights have only one
+    TflmF32Scales,
+}
+
 impl Import {
+    fn model(&self) -> Result<Model> {
+        let rounding = match self.rounding {
+            Rounding::Tensorflow => tflite::Rounding::TensorFlow,
+            Rounding::Tflm => tflite::Rounding::Tflm,
+            Rounding::TflmF32Scales => tflite::Rounding::TflmF32Scales,
+        };
+        Ok(Model::open(&self.file)?.pack_filters(!self.no_packing).with_rounding(rounding)?)
+    }
+
     fn artifact(&self, model: &Model) -> gradlet::Result<AlignedBytes> {
         match self.stream {
             Some(axis) => model.streaming(axis)?.export(1),
@@ -82,7 +107,7 @@ impl Import {
     }
 
     pub fn run(&self, quiet: bool) -> Result<()> {
-        let model = Model::open(&self.file)?.pack_filters(!self.no_packing);
+        let model = self.model()?;
         for warning in model.warnings() {
             eprintln!("warning: {}: {warning}", self.file.display());
         }

@@ -180,7 +180,7 @@ fn tensorboard(log: &mut Log) -> Result<()> {
 /// Runs the golden vectors, and the models on a Cortex-M55 too.
 fn golden(log: &mut Log) -> Result<()> {
     log.run(built("golden").arg("check-golden"))?;
-    let models = ["models", "models_int16", "tinyml"].map(|folder| root().join("tests/fixtures").join(folder));
+    let models = ["models", "models_int16", "tflm", "tinyml"].map(|folder| root().join("tests/fixtures").join(folder));
     log.run(built("golden").args(["golden", "--runtime", "cortex-m", "--target", "m55"]).args(models))
 }
 

@@ -1,6 +1,9 @@
 //! Tests of `gradlet import`.
 
 use super::{run, succeeds};
+use gradlet::io::npy::{self, Npy};
+use gradlet::{DType, Shape, TensorType};
+use safetensors::SafeTensors;
 use tempfile::TempDir;
 
 fn fixture(name: &str) -> String {
@@ -33,6 +36,31 @@ fn a_float_model_is_imported_for_training() {
     let refused = run("import", &folder, &[&fixture("models/mlp_int8.tflite"), "-o", "int8.grdl", "--train"]);
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(1) && text.contains("train the float model"), "{text}");
+}
+
+/// Many sums of the model are so near the middle between two elements that another rounding has another result.
+#[test]
+fn dense_layers_have_the_bits_of_tensorflow_lite_micro() {
+    let folder = TempDir::new().unwrap();
+    let model = fixture("tflm/rounding_int8.tflite");
+    let bytes = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    for rounding in ["tflm", "tflm-f32-scales"] {
+        let file = std::fs::read(fixture(&format!("tflm/{}.safetensors", rounding.replace('-', "_")))).unwrap();
+        let file = SafeTensors::deserialize(&file).unwrap();
+        let vector = |name: &str| file.tensor(&format!("rounding_int8/{name}")).unwrap().data().to_vec();
+        let x = Npy { tensor_type: TensorType::new(DType::I8, Shape::new(&[1, 6]).unwrap()), bytes: vector("in/0/0") };
+        npy::write(&folder.path().join("x.npy"), &x).unwrap();
+        let artifact = format!("{rounding}.grdl");
+        succeeds("import", &folder, &[&model, "-o", &artifact, "--rounding", rounding]);
+        succeeds("run", &folder, &[&artifact, "x=x.npy", "--output", "."]);
+        for at in 0..5 {
+            let got = npy::read(&folder.path().join(format!("y{at}.npy"))).unwrap().bytes;
+            assert!(got == vector(&format!("out/0/{at}")), "{rounding}, layer {at}");
+        }
+    }
+    succeeds("import", &folder, &[&model, "-o", "tensorflow.grdl", "--rounding", "tensorflow"]);
+    succeeds("import", &folder, &[&model, "-o", "default.grdl"]);
+    assert!(bytes("default.grdl") == bytes("tensorflow.grdl") && bytes("default.grdl") != bytes("tflm.grdl"));
 }
 
 #[test]

@@ -72,6 +72,21 @@ pub struct Model {
     weights: Option<Arc<trainable::Weights>>,
     /// True if an exported artifact has [packed filters](gradlet_core::Artifact::pack_filters).
     packs: bool,
+    rounding: Rounding,
+}
+
+/// Runtime whose bits the quantized dense layers of a model have ([`Model::with_rounding`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rounding {
+    /// TensorFlow Lite: a sum in the scale of the result is rounded once.
+    #[default]
+    TensorFlow,
+    /// TensorFlow Lite Micro, also with CMSIS-NN: it is rounded twice.
+    Tflm,
+    /// TensorFlow Lite Micro before 13 October 2026: as [`Rounding::Tflm`], and the scale of weights that have only one is multiplied with
+    /// that of the input as f32. About one int8 element in 250,000 differs from [`Rounding::Tflm`].
+    TflmF32Scales,
 }
 
 /// An input or output of a model.
@@ -137,7 +152,8 @@ impl Model {
     fn parse(bytes: Vec<u8>) -> std::result::Result<Model, String> {
         let checked = Checked::try_new(bytes, |bytes| format::read(bytes))?;
         let variables = Variables::new(checked.borrow_dependent().subgraphs.len());
-        Ok(Model { checked: Arc::new(checked), variables: Arc::new(variables), stream: None, weights: None, packs: true })
+        let (checked, variables) = (Arc::new(checked), Arc::new(variables));
+        Ok(Model { checked, variables, stream: None, weights: None, packs: true, rounding: Rounding::default() })
     }
 
     fn parsed(&self) -> &Parsed<'_> {
@@ -152,6 +168,24 @@ impl Model {
     /// Returns the errors in the file that do not change its meaning.
     pub fn warnings(&self) -> &[String] {
         &self.parsed().warnings
+    }
+
+    /// Returns the model with the bits of `rounding` in its quantized dense layers (`FULLY_CONNECTED`). The default is
+    /// [`Rounding::TensorFlow`]. An int8 element of a layer differs between the two by at most one.
+    ///
+    /// ```no_run
+    /// use gradlet::tflite::{Model, Rounding};
+    /// let model = Model::open("ad01.tflite")?.with_rounding(Rounding::Tflm)?;
+    /// gradlet::io::write_whole("ad01.grdl".as_ref(), &model.export(1)?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Fails for a [streaming](Model::streaming) model, whose first columns are rounded already.
+    pub fn with_rounding(&self, rounding: Rounding) -> Result<Model> {
+        match self.stream {
+            Some(_) => Err(Error::message("a streaming model has its rounding already: set it before the model becomes streaming")),
+            None => Ok(Model { rounding, ..self.clone() }),
+        }
     }
 
     /// Returns the inputs, in the order of the arguments of [`Model::call`].

@@ -1,10 +1,10 @@
 //! The plan of a model: a closure for each operator, made before the first one runs. `Run` calls them in order.
 
 use super::Model as Imported;
-use super::Unsupported;
 use super::node::{Emit, Node};
 use super::stream::Columns;
 use super::variables::Variables;
+use super::{Rounding, Unsupported};
 use crate::formats::tflite::{ElementType, Model, Place, Subgraph, Tensor as Described};
 use gradlet_core::scope::ScopeHandle;
 use gradlet_core::{DType, Device, Eager, Error, Result, Scope, Shape, Tensor, TensorType};
@@ -272,6 +272,11 @@ impl Inputs<'_, '_, '_> {
     /// Returns the variables of the model.
     pub(super) fn variables(&self) -> &Variables {
         &self.run.model.variables
+    }
+
+    /// Returns the rounding of the model's dense layers.
+    pub(super) fn rounding(&self) -> Rounding {
+        self.run.model.rounding
     }
 
     /// Calls a subgraph.

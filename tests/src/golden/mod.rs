@@ -61,8 +61,8 @@ pub fn own_folder() -> PathBuf {
 }
 
 /// Returns this package's folders with cases that run on every runtime: ops and models.
-pub fn case_folders() -> [PathBuf; 4] {
-    [own_folder(), fixtures("models"), fixtures("models_int16"), fixtures("tinyml")]
+pub fn case_folders() -> [PathBuf; 5] {
+    [own_folder(), fixtures("models"), fixtures("models_int16"), fixtures("tflm"), fixtures("tinyml")]
 }
 
 /// Returns a folder of this package's fixtures.

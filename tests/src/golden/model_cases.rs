@@ -1,5 +1,5 @@
 //! Cases of TensorFlow Lite's models, in a folder with `models.json`, or with models in `cases.json`. Each case is a call of a model, with
-//! the outputs of TensorFlow's interpreter. Where the folder has the results of all operators, a further case returns these too, so no
+//! the outputs of TensorFlow's interpreter or of TensorFlow Lite Micro's. Where the folder has the results of all operators, a further case returns these too, so no
 //! runtime can fuse operators in it.
 
 use crate::golden::Counts;
@@ -7,7 +7,7 @@ use crate::golden::case::{Body, Case, Known, Tolerance, Value, elements};
 use crate::golden::checks::Checks;
 use crate::golden::fixtures::{Folder, text};
 use anyhow::{Context, Result, ensure};
-use gradlet::tflite::Model;
+use gradlet::tflite::{Model, Rounding};
 use gradlet_core::{Eager, Error, Scope, Tensor, ops};
 use serde_json::Value as Json;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Kernels of the interpreter whose results are wanted, the best ones first. A model may have an operator without a reference kernel.
-const KERNELS: [&str; 3] = ["ref", "opt", "default"];
+const KERNELS: [&str; 5] = ["ref", "opt", "default", "tflm", "tflm_f32_scales"];
 /// Greatest error of a float, as a fraction of the greatest one of its tensor, or of 1.
 const ERROR: f64 = 4e-6;
 /// File of a folder that lists models by their names.
@@ -36,7 +36,7 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
             if inputs.is_empty() {
                 break;
             }
-            let call = Call { inputs, wanted: wanted?, results: Vec::new() };
+            let call = Call { inputs, wanted: wanted?, results: Vec::new(), rounding: Rounding::TensorFlow };
             cases.push(call.case(folder, file, file, &format!("run{run}"), optimized));
         }
     }
@@ -51,7 +51,12 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
                 keys.map(|key| array(folder, vectors, key?)?.context("a tensor is missing")).collect()
             };
             let (inputs, wanted) = (list(&run["inputs"])?, list(&run["outputs"][kernels])?);
-            let call = Call { inputs, wanted, results: Vec::new() };
+            let rounding = match *kernels {
+                "tflm" => Rounding::Tflm,
+                "tflm_f32_scales" => Rounding::TflmF32Scales,
+                _ => Rounding::TensorFlow,
+            };
+            let call = Call { inputs, wanted, results: Vec::new(), rounding };
             let results = if index == 0 { results(folder, &case, vectors, text_at(&run["inputs"][0]))? } else { Vec::new() };
             if !results.is_empty() {
                 let call = Call { results, ..call.clone() };
@@ -90,12 +95,13 @@ struct Call {
     inputs: Vec<Value>,
     wanted: Vec<Value>,
     results: Vec<(usize, Value)>,
+    rounding: Rounding,
 }
 
 impl Call {
     /// Returns the case `name` of a model. `optimized` is the error of the interpreter's own fast kernels.
     fn case(self, folder: &Folder, file: &str, model: &str, name: &str, optimized: f64) -> Case {
-        let Call { inputs, mut wanted, results } = self;
+        let Call { inputs, mut wanted, results, rounding } = self;
         let indices: Vec<usize> = results.iter().map(|(index, _)| *index).collect();
         wanted.extend(results.into_iter().map(|(_, value)| value));
         let slack = |value: &Value| {
@@ -105,7 +111,8 @@ impl Call {
             Known { bits: Vec::new(), slack: vec![slack; value.bytes.len() / dtype.size()] }
         };
         let known = wanted.iter().map(slack).collect();
-        let model_of_file = Model::open(folder.path().join(file)).map_err(|error| error.to_string());
+        let opened = Model::open(folder.path().join(file)).map_err(|error| error.to_string());
+        let model_of_file = opened.and_then(|model| model.with_rounding(rounding).map_err(|error| error.to_string()));
         let body: Body = Arc::new(move |scope: &dyn Scope, inputs: &[Tensor]| {
             let model = model_of_file.as_ref().map_err(|error| Error::message(error.clone()))?;
             called(model, scope, &inputs.iter().collect::<Vec<_>>(), &indices)

@@ -279,7 +279,7 @@ impl fmt::Display for Code<'_> {
 
 /// Element type of a tensor, as a number of the schema. gradlet may not support it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ElementType(pub(super) i8);
+pub(crate) struct ElementType(pub(crate) i8);
 
 impl ElementType {
     /// Type of the handles of variables.

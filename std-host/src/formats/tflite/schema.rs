@@ -260,6 +260,7 @@ options! { 'a:
         1 weights_format: i8 = 0,
         2 keep_num_dims: bool = false,
         3 asymmetric_quantize_inputs: bool = false,
+        4 quantized_bias_type: i8 = 0,
     }
     9 SoftmaxOptions {
         0 beta: f32 = 0.0,

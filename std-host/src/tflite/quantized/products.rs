@@ -4,7 +4,8 @@ use super::super::conv::{depthwise_options, options, transpose_options};
 use super::super::node::{Activation, Emit, Imported, Node, one};
 use super::super::plan::Inputs;
 use super::{dtype_of, range, whole};
-use crate::formats::tflite::FullyConnectedOptions;
+use crate::formats::tflite::{ElementType, FullyConnectedOptions};
+use crate::tflite::Rounding;
 use gradlet_core::ops::Requantization;
 use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::ops::pad::PadMode;
@@ -76,7 +77,10 @@ pub(super) fn depthwise_conv2d<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 /// Imports a dense layer. Without `keep_num_dims`, the result is a matrix.
 pub(super) fn fully_connected<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let options = node.options::<FullyConnectedOptions<'_>>()?;
-    let scales = Weighted::new(node, 0, Activation::new(options.fused_activation_function())?)?;
+    let mut scales = Weighted::new(node, 0, Activation::new(options.fused_activation_function())?)?;
+    if let Some(dtype @ DType::I32) = ElementType(options.quantized_bias_type()).dtype() {
+        scales.bias = dtype;
+    }
     let keep = options.keep_num_dims();
     if options.weights_format() != 0 {
         return Err("its weights are shuffled".into());
@@ -86,7 +90,11 @@ pub(super) fn fully_connected<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         let &[channels, columns] = filter.dims() else { return Err(Error::Rank { input: 1 }) };
         let matrix = x.dims().len() == 2 && x.shape().back(0) == Some(columns);
         let x = if keep || matrix { x } else { x.reshape_open(&[-1, columns.into()])? };
-        x.quantized_dense(&filter, &scales.bias(inputs, 2, channels)?, &scales.scaling(), false)
+        let (mut scaling, rounding) = (scales.scaling(), inputs.rounding());
+        if let (Rounding::TflmF32Scales, &[scale]) = (rounding, scaling.filter) {
+            (scaling.input.scale, scaling.filter) = (scaling.input.scale * scale, &[1.0]);
+        }
+        x.quantized_dense(&filter, &scales.bias(inputs, 2, channels)?, &scaling, rounding != Rounding::TensorFlow)
     })
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::artifact::describe::Description;
 use crate::artifact::inspect::multiply_accumulates;
-use crate::tflite::TensorInfo;
+use crate::tflite::{Rounding, TensorInfo};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{Error, Program, Result, Session, ops};
 
@@ -298,6 +298,9 @@ fn models_that_cannot_be_streamed_are_refused() {
     assert!(axes.ends_with(", has no axis 4"), "{axes}");
     assert!(reason(tinyml("str_ww_ref_model.tflite"), 2).ends_with("has 1 frames along axis 2, not two or more"));
     assert!(reason(tinyml("str_ww_ref_model.tflite"), 0).ends_with("has no fixed number of frames along axis 0"));
+    let step = Model::open(tinyml("str_ww_ref_model.tflite")).unwrap().streaming(1).unwrap();
+    let late = step.with_rounding(Rounding::Tflm).unwrap_err().to_string();
+    assert_eq!(late, "a streaming model has its rounding already: set it before the model becomes streaming");
     assert_eq!(reason(sample("two_in_two_out_float32.tflite"), 1), "a model with 2 inputs cannot be streamed: it must have one");
     let stateful = reason(sample("lstm_while_float32.tflite"), 1);
     assert!(stateful.contains("(WHILE): a model with variables, branches or loops cannot be streamed"), "{stateful}");
