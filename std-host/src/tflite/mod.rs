@@ -85,7 +85,7 @@ pub enum Rounding {
     /// TensorFlow Lite Micro, also with CMSIS-NN: it is rounded twice.
     Tflm,
     /// TensorFlow Lite Micro before 13 October 2026: as [`Rounding::Tflm`], and the scale of weights that have only one is multiplied with
-    /// that of the input as f32. About one int8 element in 250,000 differs from [`Rounding::Tflm`].
+    /// that of the input as f32. About one int8 element in 100,000 differs from [`Rounding::Tflm`].
     TflmF32Scales,
 }
 
