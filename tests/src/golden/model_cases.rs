@@ -1,6 +1,6 @@
 //! Cases of TensorFlow Lite's models, in a folder with `models.json`, or with models in `cases.json`. Each case is a call of a model, with
-//! the outputs of TensorFlow's interpreter or of TensorFlow Lite Micro's. Where the folder has the results of all operators, a further case returns these too, so no
-//! runtime can fuse operators in it.
+//! the outputs of TensorFlow's interpreter or of TensorFlow Lite Micro's. Where the folder has the results of all operators, a further case
+//! returns these too, so no runtime can fuse operators in it.
 
 use crate::golden::Counts;
 use crate::golden::case::{Body, Case, Known, Tolerance, Value, elements};
