@@ -361,7 +361,7 @@ impl Remote for Handle {
         state.now += BYTE * bytes as u64;
         assert!(matches!(element.len(), 1 | 2 | 4 | 8) && bytes.is_multiple_of(element.len()), "{bytes} bytes of {element:?}");
         let range = state.range(to, bytes);
-        state.memory[range].chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element));
+        state.memory[range].copy_from_slice(&element.repeat(bytes / element.len()));
         Ok(())
     }
 

@@ -58,7 +58,7 @@ fn export() -> Result<PathBuf> {
 /// Builds the firmware in C. Fails if a loss or a weight differs from the host's, or if it is larger or slower than the one in Rust, beyond
 /// [`MORE`].
 fn firmware(toolchain: &Toolchain, folder: &Path) -> Result<()> {
-    let mut command = toolchain.cargo_for(M4F.triple, &M4F.folder(), "core,alloc", "rustc");
+    let mut command = toolchain.cargo_for(M4F.triple, &M4F.folder(), Some("core,alloc"), "rustc");
     command.args(["--package", "gradlet-c", "--profile", "device", "--crate-type", "staticlib", "--quiet"]);
     shell::run(command.env("RUSTFLAGS", format!("-C target-cpu={}", M4F.cpu)))?;
     let library = M4F.folder().join(M4F.triple).join("device/libgradlet_c.a");

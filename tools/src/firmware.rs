@@ -266,7 +266,7 @@ impl Project {
 
     /// Returns the command `cargo SUBCOMMAND --release` for the project, with its builds in `target`.
     pub fn cargo(&self, toolchain: &Toolchain, target: &Path, subcommand: &str) -> Command {
-        let mut command = toolchain.cargo_for(&self.triple, target, "core,alloc", subcommand);
+        let mut command = toolchain.cargo_for(&self.triple, target, Some("core,alloc"), subcommand);
         command.args(["--release", "--quiet"]).current_dir(&self.folder);
         command
     }

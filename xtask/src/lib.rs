@@ -2,5 +2,6 @@
 
 pub mod boards;
 pub mod cli;
+pub mod jetson;
 pub mod setup;
 pub mod shell;

@@ -10,6 +10,7 @@ use anyhow::Result;
 use clap::Parser;
 use std::process::{Command, ExitCode};
 use xtask::cli::{Cli, Task, Tool};
+use xtask::jetson::Jetson;
 use xtask::{setup, shell};
 
 fn main() -> ExitCode {
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
 
 fn ready() -> Result<()> {
     let toolchain = setup::ensure()?;
-    match setup::ensure_jetson()? {
+    match Jetson::ensure()? {
         Ok(_) => println!("ready: {toolchain}, qemu-system-arm, qemu-aarch64"),
         Err(why) => println!("ready: {toolchain}, qemu-system-arm; without tests for a Jetson's CPU: {why}"),
     }

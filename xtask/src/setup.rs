@@ -1,5 +1,5 @@
-//! Finds or installs the tools of the tasks: Rust for the Cortex-M4F and QEMU for the firmwares, a compiler and an emulator for a Jetson's
-//! CPU, TensorFlow for comparisons, NVIDIA's compilers, and a browser.
+//! Finds or installs the tools of the tasks: Rust for the Cortex-M4F and QEMU for the firmwares, TensorFlow for comparisons, NVIDIA's
+//! compilers, and a browser.
 
 use crate::boards::{M4F, Target};
 use crate::shell::{self, answer};
@@ -11,17 +11,8 @@ use std::process::Command;
 
 /// A target without atomics.
 pub const SMALL: &str = "thumbv6m-none-eabi";
-/// The target of a Jetson.
-pub const JETSON: &str = "aarch64-unknown-linux-gnu";
 /// Debian's package of the QEMU that runs a RISC-V.
 const RISCV_QEMU: &str = "qemu-system-misc";
-const JETSON_QEMU: &str = "qemu-aarch64";
-const JETSON_LINKER: &str = "aarch64-linux-gnu-gcc";
-/// The command that runs a Jetson's programs, in front of their paths.
-pub const JETSON_RUNNER: &str = "qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu";
-/// The command that runs them on the CPU of the first Jetsons, which has only the instructions that every CPU of the target has.
-pub const FIRST_JETSON_RUNNER: &str = "qemu-aarch64 -cpu cortex-a57 -L /usr/aarch64-linux-gnu";
-const JETSON_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 const ARM_GCC_PROGRAMS: [&str; 2] = ["arm-none-eabi-gcc", "make"];
 /// Its headers without a C library are enough.
 const ARM_GCC_PACKAGES: [&str; 2] = ["gcc-arm-none-eabi", "make"];
@@ -68,14 +59,14 @@ impl Toolchain {
 
     /// Returns the command `cargo SUBCOMMAND` in boards/, for the firmwares of `target`.
     pub fn cargo(&self, target: &Target, subcommand: &str) -> Command {
-        let mut command = self.cargo_for(target.triple, &target.folder(), "core,alloc", subcommand);
+        let mut command = self.cargo_for(target.triple, &target.folder(), Some("core,alloc"), subcommand);
         command.current_dir(shell::root().join("boards")).env("RUSTFLAGS", format!("-C target-cpu={}", target.cpu));
         command
     }
 
     /// Returns the command `cargo SUBCOMMAND` for `target`, with the folder of its builds. Debian's toolchain also builds the crates in
-    /// `library` (`-Zbuild-std`).
-    pub fn cargo_for(&self, target: &str, folder: &Path, library: &str, subcommand: &str) -> Command {
+    /// `library` (`-Zbuild-std`), if there are any.
+    pub fn cargo_for(&self, target: &str, folder: &Path, library: Option<&str>, subcommand: &str) -> Command {
         let mut command = match self {
             Toolchain::Active => shell::cargo(),
             Toolchain::Debian => Command::new(DEBIAN_CARGO),
@@ -87,7 +78,7 @@ impl Toolchain {
         command.current_dir(shell::root()).args([subcommand, "--target", target, "--target-dir"]).arg(folder);
         if let Toolchain::Debian = self {
             command.envs([("RUSTC_BOOTSTRAP", "1"), ("RUSTC", DEBIAN_RUSTC), ("RUSTDOC", "/usr/bin/rustdoc")]);
-            command.arg(format!("-Zbuild-std={library}"));
+            command.args(library.map(|crates| format!("-Zbuild-std={crates}")));
         }
         command
     }
@@ -168,24 +159,14 @@ pub fn ensure_arm_gcc() -> Result<Result<(), String>> {
     ensure_programs("The firmware in C needs", &ARM_GCC_PROGRAMS, &ARM_GCC_PACKAGES)
 }
 
-/// Returns a toolchain for a Jetson's CPU. Installs the linker and the emulator for its programs, if one of them is missing. The inner
-/// error is the reason why there is no toolchain.
-pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
-    if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
-        return Ok(Err("a Jetson's programs run only on x86-64 Linux".into()));
-    }
-    let programs = ensure_programs("The programs of a Jetson need", &[JETSON_QEMU, JETSON_LINKER], &JETSON_PACKAGES)?;
-    Ok(programs.and_then(|()| toolchain_for(JETSON)))
-}
-
 /// Returns the toolchain for `target`, or the reason why there is none.
-fn toolchain_for(target: &str) -> Result<Toolchain, String> {
+pub(crate) fn toolchain_for(target: &str) -> Result<Toolchain, String> {
     Toolchain::with_target(target).ok_or_else(|| format!("there is no Rust for {target}: run `rustup target add {target}`"))
 }
 
 /// Installs `packages` with apt-get if one of `programs` is missing, after the words `why`. The inner error names the program that is still
 /// missing.
-fn ensure_programs(why: &str, programs: &[&str], packages: &[&str]) -> Result<Result<(), String>> {
+pub(crate) fn ensure_programs(why: &str, programs: &[&str], packages: &[&str]) -> Result<Result<(), String>> {
     let missing = || programs.iter().find(|program| answer(program, &["--version"]).is_none());
     if let Some(program) = missing() {
         if answer("apt-get", &["--version"]).is_none() {
@@ -197,19 +178,6 @@ fn ensure_programs(why: &str, programs: &[&str], packages: &[&str]) -> Result<Re
         install_packages(packages)?;
     }
     Ok(missing().map_or(Ok(()), |program| Err(format!("there is still no {program}"))))
-}
-
-/// Returns the folder of the programs that [`jetson_cargo`] builds.
-pub fn jetson_programs() -> PathBuf {
-    shell::root().join("boards/target").join(JETSON).join("debug")
-}
-
-/// Returns the command `cargo SUBCOMMAND` for a Jetson's CPU. The command `runner` runs the programs.
-pub fn jetson_cargo(toolchain: Toolchain, runner: &str, subcommand: &str) -> Command {
-    let mut command = toolchain.cargo_for(JETSON, &shell::root().join("boards/target"), "std,panic_unwind,test", subcommand);
-    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", JETSON_LINKER);
-    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
-    command
 }
 
 fn confirm() -> Result<()> {

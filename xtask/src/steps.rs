@@ -7,7 +7,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::boards::{self, M4F};
-use xtask::setup::{self, FIRST_JETSON_RUNNER, JETSON_RUNNER, SMALL, Toolchain};
+use xtask::jetson::{self, Jetson};
+use xtask::setup::{self, SMALL, Toolchain};
 use xtask::shell::{answer, cargo, root};
 
 /// Sources that `cargo xtask proto` generates.
@@ -72,7 +73,7 @@ static HOST: [Step; 6] = [
 ];
 
 static OTHERS: [Step; 7] = [
-    step("a Jetson's CPU", |_, log| jetson(log)),
+    step("a Jetson's CPU", |_, log| on_a_jetson(log)),
     step("TensorFlow, both ways", |_, log| log.run(&mut ignored("tensorflow::")?)),
     tool("TensorBoard, in Chromium", |_, log| tensorboard(log)),
     tool("PTX", |_, log| ptx(log)),
@@ -239,7 +240,7 @@ fn check(which: &str, log: &mut Log) -> Result<()> {
 fn without_atomics(log: &mut Log) -> Result<()> {
     match Toolchain::with_target(SMALL) {
         Some(toolchain) => {
-            let mut check = toolchain.cargo_for(SMALL, &root().join("boards/target"), "core,alloc", "check");
+            let mut check = toolchain.cargo_for(SMALL, &root().join("boards/target"), Some("core,alloc"), "check");
             log.run(check.args(["--package", "gradlet-core", "--features", "alloc defmt"]))
         }
         None => {
@@ -270,9 +271,9 @@ fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
 
 /// Runs the tests of kernels and ops on a Jetson's CPU, in QEMU, and those of vectors of integers also on an older one. Then runs the
 /// example there, on an emulated GPU, and on this machine: the suite compares the results.
-fn jetson(log: &mut Log) -> Result<()> {
-    let toolchain = match setup::ensure_jetson()? {
-        Ok(toolchain) => toolchain,
+fn on_a_jetson(log: &mut Log) -> Result<()> {
+    let jetson = match Jetson::ensure()? {
+        Ok(jetson) => jetson,
         Err(why) => {
             log.say(&format!("skipped: {why}"));
             return Ok(());
@@ -280,9 +281,9 @@ fn jetson(log: &mut Log) -> Result<()> {
     };
     // Both commands name the same packages, so the second one builds nothing.
     let tests = ["-p", "gradlet-core", "-p", "gradlet", "--lib", "--"];
-    log.run(setup::jetson_cargo(toolchain, JETSON_RUNNER, "test").args(tests).args(["kernels::", "ops::", "simd::"]))?;
-    log.run(setup::jetson_cargo(toolchain, FIRST_JETSON_RUNNER, "test").args(tests).args(["kernels::quantized::", "simd::"]))?;
-    let mut example = setup::jetson_cargo(toolchain, JETSON_RUNNER, "build");
+    log.run(jetson.cargo(jetson::RUNNER, "test").args(tests).args(["kernels::", "ops::", "simd::"]))?;
+    log.run(jetson.cargo(jetson::FIRST_RUNNER, "test").args(tests).args(["kernels::quantized::", "simd::"]))?;
+    let mut example = jetson.cargo(jetson::RUNNER, "build");
     // Without optimisation, these are compiled in a fourth of the time, and the example still runs in half a minute.
     for package in ["gradlet", "gradlet-cuda", "gradlet-cuda-emulator"] {
         example.args(["-p", package, "--config", &format!("profile.dev.package.{package}.opt-level=0")]);

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use xtask::setup;
+use xtask::jetson;
 
 /// Arguments of the example in the test's own process.
 const ARGUMENTS: &str = "GRADLET_JETSON_ARGUMENTS";
@@ -48,14 +48,14 @@ struct Arm;
 
 impl Machine for Arm {
     fn command(&self, arguments: &str) -> Command {
-        let mut words = setup::JETSON_RUNNER.split_whitespace();
+        let mut words = jetson::RUNNER.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).arg(setup::jetson_programs().join("examples/jetson")).args(arguments.split_whitespace());
+        command.args(words).arg(jetson::programs().join("examples/jetson")).args(arguments.split_whitespace());
         command
     }
 
     fn driver(&self) -> PathBuf {
-        setup::jetson_programs().join("libgradlet_cuda_emulator.so")
+        jetson::programs().join("libgradlet_cuda_emulator.so")
     }
 }
 
