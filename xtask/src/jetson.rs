@@ -70,6 +70,10 @@ fn debian_library() -> Result<PathBuf> {
         return Ok(library);
     }
     let partial = root().join("target/jetson/partial");
+    if partial.exists() {
+        // A run that was interrupted has left it.
+        fs::remove_dir_all(&partial)?;
+    }
     fs::create_dir_all(partial.join("lists/partial"))?;
     fs::create_dir_all(partial.join("cache/archives/partial"))?;
     let apt = |arguments: &[&str]| {
