@@ -49,7 +49,8 @@ impl Jetson {
         command
             .envs([("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER), ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner)]);
         if let Some(library) = &self.library {
-            command.env("RUSTFLAGS", format!("--sysroot {}", library.display()));
+            // Words of this variable may have spaces.
+            command.env("CARGO_ENCODED_RUSTFLAGS", format!("--sysroot\u{1f}{}", library.display()));
         }
         command
     }

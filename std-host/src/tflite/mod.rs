@@ -171,7 +171,7 @@ impl Model {
     }
 
     /// Returns the model with the bits of `rounding` in its quantized dense layers (`FULLY_CONNECTED`). The default is
-    /// [`Rounding::TensorFlow`]. An int8 element of a layer differs between the two by at most one.
+    /// [`Rounding::TensorFlow`]. With another rounding, an int8 element of a layer differs by at most one.
     ///
     /// ```no_run
     /// use gradlet::tflite::{Model, Rounding};
