@@ -16,6 +16,8 @@ struct Storage {
     bytes: usize,
     first: usize,
     last: usize,
+    /// Position of the last node that reads one of its values, among the values that have been placed.
+    last_read: usize,
 }
 
 /// The locations of all values.
@@ -33,6 +35,8 @@ pub(crate) struct Layout<'g> {
     /// True if values that only a group uses are in registers.
     registers: bool,
     pub(crate) steps: Vec<Step>,
+    /// Position of the last node that reads each value: see [`last_reads`].
+    last_reads: Vec<usize>,
     storages: Vec<Storage>,
     /// Index in `storages` of each value's storage area, or `None` before the value has one.
     storage_of: Vec<Option<usize>>,
@@ -54,9 +58,15 @@ struct Position<'s> {
 impl<'g> Layout<'g> {
     /// Computes the lifetimes of the values of `graph`, whose nodes run in `steps`.
     pub(crate) fn new(graph: &'g Graph, decided: &Decisions, steps: Vec<Step>, target: Target) -> Layout<'g> {
-        let storage_of = alloc::vec![None; graph.values.len()];
-        let registers = matches!(target, Target::Host(fusion) if fusion.registers);
-        let mut layout = Layout { graph, registers, steps: Vec::new(), storages: Vec::new(), storage_of, workspaces: Vec::new() };
+        let mut layout = Layout {
+            graph,
+            registers: matches!(target, Target::Host(fusion) if fusion.registers),
+            steps: Vec::new(),
+            last_reads: last_reads(graph, &steps),
+            storages: Vec::new(),
+            storage_of: alloc::vec![None; graph.values.len()],
+            workspaces: Vec::new(),
+        };
         for id in 0..graph.values.len() {
             let place = match graph.values[id].origin {
                 Origin::Constant(_) => Location::Constant,
@@ -67,12 +77,11 @@ impl<'g> Layout<'g> {
             };
             layout.open(id, place, 0);
         }
-        let last_reads = last_reads(graph, &steps);
         let mut before = 0;
         for (step, time) in steps.iter().zip(1..) {
             let end = before + step.nodes.len();
             for (&index, node) in step.nodes.iter().zip(before..) {
-                layout.place_node(index, &Position { step, time, node, end }, decided, &last_reads);
+                layout.place_node(index, &Position { step, time, node, end }, decided);
             }
             before = end;
         }
@@ -86,22 +95,22 @@ impl<'g> Layout<'g> {
     }
 
     /// Assigns a storage area to each output of a node.
-    fn place_node(&mut self, index: usize, at: &Position<'_>, decided: &Decisions, last_reads: &[usize]) {
+    fn place_node(&mut self, index: usize, at: &Position<'_>, decided: &Decisions) {
         let node = &self.graph.nodes[index];
         let bodies = decided.bodies[index].as_ref();
         for &id in &node.inputs {
             self.touch(id, at.time);
         }
         for (output, &id) in node.outputs.iter().enumerate() {
-            let apart = self.is_apart(node, at);
-            let internal = at.step.nodes.len() > 1 && last_reads[id] < at.end && (!apart || last_reads[id] > at.node);
+            let (apart, last_read) = (self.is_apart(node, at), self.last_reads[id]);
+            let internal = at.step.nodes.len() > 1 && last_read < at.end && (!apart || last_read > at.node);
             if let Some(variable) = decided.direct[id] {
                 self.open(id, Location::Variable(variable), at.time);
             } else if let Some(input) = bodies.and_then(|bodies| bodies.updated(output)) {
                 self.storage_of[id] = self.storage_of[node.inputs[input]];
             } else if internal && self.registers && !is_view(self.graph, node) {
                 self.open(id, Location::Register, at.time);
-            } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads).filter(|_| !apart) {
+            } else if let Some(shared) = self.shared_with(node, output, internal, at).filter(|_| !apart) {
                 self.storage_of[id] = Some(shared);
             } else if internal && at.step.division != Division::NONE {
                 self.open(id, Location::BLOCK, at.time);
@@ -115,7 +124,7 @@ impl<'g> Layout<'g> {
         }
         if let Some(bytes) = bodies.map(Bodies::workspace).filter(|&bytes| bytes > 0) {
             self.workspaces.push((index, self.storages.len()));
-            self.storages.push(Storage { location: Location::SCRATCH, bytes, first: at.time, last: at.time });
+            self.storages.push(Storage { location: Location::SCRATCH, bytes, first: at.time, last: at.time, last_read: 0 });
         }
     }
 
@@ -131,12 +140,13 @@ impl<'g> Layout<'g> {
     fn open(&mut self, id: ValueId, location: Location, first: usize) {
         let bytes = self.graph.values[id].tensor_type.bytes().unwrap_or(0);
         self.storage_of[id] = Some(self.storages.len());
-        self.storages.push(Storage { location, bytes, first, last: first });
+        self.storages.push(Storage { location, bytes, first, last: first, last_read: 0 });
     }
 
     fn touch(&mut self, id: ValueId, time: usize) {
-        if let Some(storage) = self.storage_of[id] {
-            self.storages[storage].last = self.storages[storage].last.max(time);
+        if let Some(storage) = self.storage_of[id].map(|index| &mut self.storages[index]) {
+            storage.last = storage.last.max(time);
+            storage.last_read = storage.last_read.max(self.last_reads[id]);
         }
     }
 
@@ -154,7 +164,7 @@ impl<'g> Layout<'g> {
     /// Returns the storage area that output `output` of `node` can share, or `None` if there is none. A view shares the area of its
     /// input. An op that works in place takes over an input's area if no later node reads the input. In a group, an output may also take
     /// over an area that an earlier node of the group was the last to read.
-    fn shared_with(&self, node: &Node, output: usize, internal: bool, at: &Position<'_>, last_reads: &[usize]) -> Option<usize> {
+    fn shared_with(&self, node: &Node, output: usize, internal: bool, at: &Position<'_>) -> Option<usize> {
         if is_view(self.graph, node) {
             return self.storage_of[node.inputs[0]];
         }
@@ -164,10 +174,10 @@ impl<'g> Layout<'g> {
         let taken = |storage: usize| node.outputs[..output].iter().any(|&other| self.storage_of[other] == Some(storage));
         let free = |storage: usize| {
             let holds = |id: ValueId| self.storage_of[id] == Some(storage);
-            let read_later = (0..self.graph.values.len()).any(|id| holds(id) && last_reads[id] > at.node);
             let others_allowed = node.inputs.iter().enumerate().all(|(input, &id)| !holds(id) || allowed(input));
-            let place = self.storages[storage].location;
-            (place == Location::SCRATCH || internal && place == Location::BLOCK) && !read_later && others_allowed && !taken(storage)
+            let Storage { location, last_read, .. } = self.storages[storage];
+            let place = location == Location::SCRATCH || internal && location == Location::BLOCK;
+            place && last_read <= at.node && others_allowed && !taken(storage)
         };
         let own = node.inputs.iter().enumerate().filter(|&(input, _)| allowed(input)).map(|(_, &id)| id);
         let earlier = at.step.nodes.iter().take(at.step.nodes.len() - (at.end - at.node));
@@ -198,25 +208,23 @@ impl<'g> Layout<'g> {
         by_size
             .sort_by_key(|&index| core::cmp::Reverse((self.storages[index].bytes, self.storages[index].last - self.storages[index].first)));
         let mut offsets: Vec<u128> = alloc::vec![0; self.storages.len()];
-        let mut placed: Vec<usize> = Vec::new();
+        // Offset, end, first and last time of each area that has an offset, in the order of the offsets.
+        let mut placed: Vec<(u128, u128, usize, usize)> = Vec::new();
         let mut scratch = 0;
         for index in by_size {
-            let storage = &self.storages[index];
-            let bytes = storage.bytes as u128;
-            let alive = |&&other: &&usize| self.storages[other].first <= storage.last && storage.first <= self.storages[other].last;
-            let mut neighbours: Vec<(u128, u128)> =
-                placed.iter().filter(alive).map(|&other| (offsets[other], self.storages[other].bytes as u128)).collect();
-            neighbours.sort_unstable();
+            let Storage { bytes, first, last, .. } = self.storages[index];
+            let size = (bytes as u128).next_multiple_of(ALIGN as u128);
             let mut offset = 0;
-            for (start, taken) in neighbours {
-                if offset + bytes.next_multiple_of(ALIGN as u128) <= start {
+            for &(start, end, ..) in placed.iter().filter(|&&(.., from, to)| from <= last && first <= to) {
+                if offset + size <= start {
                     break;
                 }
-                offset = offset.max((start + taken).next_multiple_of(ALIGN as u128));
+                offset = offset.max(end);
             }
             offsets[index] = offset;
-            scratch = scratch.max(offset + bytes);
-            placed.push(index);
+            scratch = scratch.max(offset + bytes as u128);
+            let at = placed.partition_point(|&(start, ..)| start <= offset);
+            placed.insert(at, (offset, offset + size, first, last));
         }
         let saturated = |offset: u128| usize::try_from(offset).unwrap_or(usize::MAX);
         let locate = |storage: &Option<usize>| match storage.map(|index| (index, self.storages[index].location)) {
