@@ -11,7 +11,7 @@ use std::process::Command;
 use xtask::shell::{cargo, root};
 
 /// The crates for a registry.
-const PUBLISHED: [&str; 6] = ["gradlet-derive", "gradlet-core", "gradlet-helium", "gradlet-cuda", "gradlet", "gradlet-cli"];
+const PUBLISHED: [&str; 7] = ["gradlet-derive", "gradlet-core", "gradlet-helium", "gradlet-cpu", "gradlet-cuda", "gradlet", "gradlet-cli"];
 
 /// Packs the crates, and checks them: the library without features, and the command, which has all.
 pub fn check(log: &mut Log) -> Result<()> {

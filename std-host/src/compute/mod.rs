@@ -1,7 +1,4 @@
-//! The host's CPU as a device, with fast kernels that use all of its cores.
+//! The host's CPU as a device, and the collective operations of replicas.
 
 pub(crate) mod collective;
 pub(crate) mod devices;
-mod kernels;
-mod simd;
-pub(crate) mod team;

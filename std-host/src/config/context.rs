@@ -3,7 +3,6 @@
 use super::environment::Environment;
 use super::physical::{HostCpu, LogicalDevice, LogicalDeviceConfiguration, LogicalOptions, Physical, PhysicalDevice};
 use super::rules::Rules;
-use crate::compute::team;
 use gradlet_core::device::{MemoryInfo, Placement};
 use gradlet_core::{Device, Eager, Error, Result};
 use std::collections::BTreeMap;
@@ -350,7 +349,7 @@ impl Context {
         for (name, physical) in self.0.physical.iter().filter(|(name, _)| settings.visible.contains(name)) {
             let configured = settings.logical.get(name);
             let logical = configured.cloned().unwrap_or_else(|| vec![LogicalDeviceConfiguration::new()]);
-            let threads = if settings.intra_op > 0 { settings.intra_op } else { team::threads() };
+            let threads = if settings.intra_op > 0 { settings.intra_op } else { gradlet_cpu::threads() };
             for one in &logical {
                 let index = names.iter().filter(|(kind, _)| *kind == name.device_type()).count() as u32;
                 let options = LogicalOptions {

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Source folders of the crates with ordered modules, and the headings in `ARCHITECTURE.md` above the tables of their order.
-const CRATES: [(&str, &str); 3] = [
+const CRATES: [(&str, &str); 4] = [
     ("core/src", "## The folders of core"),
     ("std-host/src", "## The folders of std-host"),
+    ("cpu-backend/src", "## The folders of cpu-backend"),
     ("cuda-backend/src", "## The folders of cuda-backend"),
 ];
 /// Folder of generated sources.
@@ -43,9 +44,14 @@ fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()).collect()
 }
 
-/// Returns the folders in a table's first column, in order.
+/// Returns the modules in a table's first column, in order. They are folders, or files beside `lib.rs`.
 fn order(text: &str, heading: &str) -> Vec<String> {
-    table(text, heading).iter().map(|row| row[0].trim_matches(['`', '/']).to_string()).collect()
+    table(text, heading).iter().map(|row| module(row[0].trim_matches(['`', '/'])).to_string()).collect()
+}
+
+/// Returns the name of the module that a file or folder has.
+fn module(name: &str) -> &str {
+    name.strip_suffix(".rs").unwrap_or(name)
 }
 
 /// Returns the source without comments, and without the tests at its end.
@@ -100,13 +106,14 @@ fn first_segments(path: &str) -> Vec<String> {
 fn wrong_imports(order: &[String], path: &Path, source: &str) -> Vec<String> {
     let folders: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
     let place = |folder: &str| order.iter().position(|other| other == folder);
-    let Some(own) = place(folders[0]) else { return vec![format!("{} is in no folder of the table", path.display())] };
+    let first = module(folders[0]);
+    let Some(own) = place(first) else { return vec![format!("{} is in no folder of the table", path.display())] };
     let depth = folders.len() - usize::from(path.ends_with("mod.rs"));
     let mut wrong = Vec::new();
     for named in named_modules(&code(source), depth) {
         match place(&named) {
             Some(other) if other <= own => (),
-            Some(_) => wrong.push(format!("{}: {} comes before {named}, and imports it", path.display(), folders[0])),
+            Some(_) => wrong.push(format!("{}: {first} comes before {named}, and imports it", path.display())),
             None => wrong.push(format!("{}: crate::{named} is no folder", path.display())),
         }
     }
@@ -142,6 +149,7 @@ fn imports_go_one_way() {
         let mut folders: Vec<String> =
             fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         folders.retain(|name| name != "lib.rs" && name != "bin");
+        folders.iter_mut().for_each(|name| *name = module(name).to_string());
         let mut named = order.clone();
         folders.sort();
         named.sort();

@@ -21,10 +21,8 @@ mod steps;
 mod testing;
 mod window;
 
-use crate::compute::collective::all_reduce;
+use gradlet_core::Result;
 use gradlet_core::custom_op::{Call, Kernel};
-use gradlet_core::{Result, ops};
-use std::sync::LazyLock;
 
 static FAST: &[&Kernel] = &[
     &conv2d::CONV2D,
@@ -57,13 +55,10 @@ static TABLES: &[&[Kernel]] = &[
     &steps::SGD_STEP,
 ];
 
-/// All kernels, the fast ones before the portable ones.
-pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> =
-    LazyLock::new(|| FAST.iter().copied().chain(TABLES.iter().copied().flatten()).chain(PORTABLE.iter().copied()).collect());
-
-/// The portable kernels, and those of replicas.
-pub(crate) static PORTABLE: LazyLock<Vec<&'static Kernel>> =
-    LazyLock::new(|| ops::KERNELS.iter().copied().chain(all_reduce::KERNELS).collect());
+/// Returns the fast kernels. A device looks for a kernel from the start of its list, so they stand before the portable ones.
+pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
+    FAST.iter().copied().chain(TABLES.iter().copied().flatten())
+}
 
 /// Runs `kernel`, a portable kernel, in place of the fast kernel that was called.
 fn portable(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {

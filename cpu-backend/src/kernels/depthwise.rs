@@ -4,8 +4,8 @@
 use super::math::Elementary;
 use super::window::{Axis, axes, dims4};
 use super::{portable, scratch};
-use crate::compute::simd::{Simd, WithSimd, dispatch};
-use crate::compute::team;
+use crate::simd::{Simd, WithSimd, dispatch};
+use crate::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{depthwise_conv2d, depthwise_conv2d_filter_grad, depthwise_conv2d_input_grad};
 use gradlet_core::{DType, Result};

@@ -3,7 +3,7 @@
 
 use super::product::{Left, Product, Right, Start};
 use super::scratch;
-use crate::compute::simd::Simd;
+use crate::simd::Simd;
 use gradlet_core::ops::conv2d::Attributes;
 use gradlet_core::ops::max_pool2d;
 use gradlet_core::{Error, Result};

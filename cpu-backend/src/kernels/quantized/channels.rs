@@ -2,7 +2,7 @@
 
 use super::super::scratch;
 use super::LINE;
-use crate::compute::simd::integers::{Integers, Scale};
+use crate::simd::integers::{Integers, Scale};
 use gradlet_core::ops::Multiplier;
 
 /// Zero point, smallest and largest element of a result.

@@ -4,7 +4,7 @@
 //! left matrix and a row of the right matrix are added to it. Elements of the left matrix are broadcast from memory, so the left
 //! matrix may be any strided view, such as the windows of a convolution. Rows of the right matrix are loaded as vectors.
 
-use crate::compute::simd::{Simd, WithSimd};
+use crate::simd::{Simd, WithSimd};
 
 /// Maximum number of rows of a tile.
 const HEIGHT: usize = 14;

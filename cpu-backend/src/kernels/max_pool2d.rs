@@ -2,8 +2,8 @@
 
 use super::portable;
 use super::window::{Axis, dims4, pool_axes};
-use crate::compute::simd::{Simd, WithSimd, dispatch};
-use crate::compute::team;
+use crate::simd::{Simd, WithSimd, dispatch};
+use crate::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{max_pool2d, max_pool2d_grad};
 use gradlet_core::{DType, Result};

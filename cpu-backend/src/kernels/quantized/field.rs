@@ -3,7 +3,7 @@
 use super::super::scratch;
 use super::super::window::Axis;
 use super::OFFSET;
-use crate::compute::team;
+use crate::team;
 
 /// Bytes after a field that kernels may read. They do not matter.
 const SLACK: usize = 64;

@@ -5,8 +5,8 @@
 use super::broadcast::{Rows, Spread};
 use super::math::{double, greater, single, smaller};
 use super::portable;
-use crate::compute::simd::vectorized;
-use crate::compute::team;
+use crate::simd::vectorized;
+use crate::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::tensor::{Bool, Element, TensorView};
 use gradlet_core::{DType, Result, ops};

@@ -3,8 +3,8 @@
 use super::math::Elementary;
 use super::portable;
 use super::reduce::add;
-use crate::compute::simd::vectorized;
-use crate::compute::team;
+use crate::simd::vectorized;
+use crate::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{log_softmax, softmax, sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_grad};
 use gradlet_core::tensor::TensorView;

@@ -6,7 +6,7 @@ use super::channels::{Channels, Range, with_channels};
 use super::conv2d::Layer;
 use super::field::{Block, Field, blocks, long};
 use super::{LINE, OFFSET, ONES, portable};
-use crate::compute::simd::integers::{IntegerSet, Integers, WithIntegers};
+use crate::simd::integers::{IntegerSet, Integers, WithIntegers};
 use gradlet_core::Result;
 use gradlet_core::custom_op::Call;
 use gradlet_core::ops::quantized_depthwise_conv2d::{Attributes, I8};

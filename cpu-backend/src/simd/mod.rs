@@ -35,7 +35,7 @@ macro_rules! token {
         impl $token {
             /// Returns the token if this CPU has all features of the set.
             pub fn detect() -> Option<$token> {
-                ($($crate::compute::simd::is_detected!($feature))&&*).then_some($token(()))
+                ($($crate::simd::is_detected!($feature))&&*).then_some($token(()))
             }
 
             $(#[target_feature(enable = $feature)])*
@@ -118,8 +118,8 @@ pub trait WithSimd {
 /// Runs code without vectors with the best instruction set of this machine. The compiler may vectorize it.
 macro_rules! vectorized {
     ($code:block) => {{
-        let once = $crate::compute::simd::Once;
-        $crate::compute::simd::dispatch(
+        let once = $crate::simd::Once;
+        $crate::simd::dispatch(
             #[inline(always)]
             || {
                 once.consume();

@@ -1,8 +1,8 @@
 //! Sums and differences of tensors of one shape.
 
 use super::{LINE, portable};
-use crate::compute::simd::integers::{IntegerSet, Integers, Scale, WithIntegers};
-use crate::compute::team;
+use crate::simd::integers::{IntegerSet, Integers, Scale, WithIntegers};
+use crate::team;
 use gradlet_core::Result;
 use gradlet_core::custom_op::Call;
 use gradlet_core::ops::Multiplier;

@@ -14,7 +14,7 @@ mod field;
 mod tests;
 
 use super::portable;
-use crate::compute::simd::integers::{IntegerSet, OFFSET};
+use crate::simd::integers::{IntegerSet, OFFSET};
 use gradlet_core::DType;
 use gradlet_core::custom_op::Kernel;
 use gradlet_core::ops::{quantized_add, quantized_conv2d, quantized_dense, quantized_depthwise_conv2d};

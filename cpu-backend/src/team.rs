@@ -133,7 +133,7 @@ impl Team {
         self.threads
     }
 
-    /// Calls `work`, in which [`each`] uses this team.
+    /// Calls `work`, whose kernels share their work on this team.
     pub fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         let working = Working::new(self);
         let result = work();

@@ -1,7 +1,7 @@
 use super::super::testing::{Random, Value, cases, same};
 use super::*;
-use crate::compute::kernels::conv2d::tests::attributes;
-use crate::compute::team::Team;
+use crate::kernels::conv2d::tests::attributes;
+use crate::team::Team;
 use gradlet_core::Result;
 use gradlet_core::custom_op::Call;
 

@@ -2,8 +2,8 @@
 
 use super::product::{Left, Product, Right, Start, panel};
 use super::scratch;
-use crate::compute::simd::{Simd, WithSimd, dispatch};
-use crate::compute::team;
+use crate::simd::{Simd, WithSimd, dispatch};
+use crate::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{dense, matmul};
 use gradlet_core::{DType, Error, Result};

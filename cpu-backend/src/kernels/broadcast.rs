@@ -1,8 +1,8 @@
 //! The operands of an op with two inputs, after broadcasting.
 
 use super::elementwise::{ALONE, BLOCK};
-use crate::compute::simd::vectorized;
-use crate::compute::team;
+use crate::simd::vectorized;
+use crate::team;
 use gradlet_core::tensor::Element;
 
 /// Number of elements of a short row. Such rows are repeated, so that the inner loop is long.

@@ -3,7 +3,7 @@
 use super::depthwise::{Channels, Meetings, Sums};
 use super::window::{dims4, pool_axes};
 use super::{portable, scratch};
-use crate::compute::team;
+use crate::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{avg_pool2d, avg_pool2d_grad};
 use gradlet_core::{DType, Result};

@@ -4,8 +4,8 @@
 
 use super::math::{Elementary, greater, smaller};
 use super::{portable, scratch};
-use crate::compute::simd::vectorized;
-use crate::compute::team;
+use crate::simd::vectorized;
+use crate::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{max, mean, min, sum};
 use gradlet_core::tensor::Element;
