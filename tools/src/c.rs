@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use xtask::boards::M4F;
+use xtask::boards::{self, M4F};
 use xtask::setup::{self, Toolchain};
 use xtask::shell::{self, answer, root};
 
@@ -58,10 +58,10 @@ fn export() -> Result<PathBuf> {
 /// Builds the firmware in C. Fails if a loss or a weight differs from the host's, or if it is larger or slower than the one in Rust, beyond
 /// [`MORE`].
 fn firmware(toolchain: &Toolchain, folder: &Path) -> Result<()> {
-    let mut command = toolchain.cargo_for(M4F.triple, &M4F.folder(), Some("core,alloc"), "rustc");
+    let mut command = toolchain.cargo_for(M4F.triple, &boards::builds(), Some("core,alloc"), "rustc");
     command.args(["--package", "gradlet-c", "--profile", "device", "--crate-type", "staticlib", "--quiet"]);
     shell::run(command.env("RUSTFLAGS", format!("-C target-cpu={}", M4F.cpu)))?;
-    let library = M4F.folder().join(M4F.triple).join("device/libgradlet_c.a");
+    let library = boards::builds().join(M4F.triple).join("device/libgradlet_c.a");
     let build = folder.join("c");
     let mut make = Command::new("make");
     make.args(["--silent", "--always-make", "-C"]).arg(root().join("c/examples/bare-metal"));

@@ -74,7 +74,7 @@ pub fn build_for(toolchain: &Toolchain, target: &'static Target, name: &str, fol
         command.env("GRADLET_FIRMWARE_DIR", folder);
     }
     shell::run(&mut command)?;
-    let path = target.folder().join(target.triple).join("release").join(name);
+    let path = boards::builds().join(target.triple).join("release").join(name);
     let elf = Elf::read(&path)?;
     let allocator = elf.allocator_symbols()?;
     ensure!(allocator.is_empty() || name == EAGER, "the firmware {name} has an allocator: {}", allocator.join(", "));

@@ -84,7 +84,7 @@ impl Made {
     /// Builds the project with its committed versions. Returns the path of the firmware. The folder of the builds is kept, and the boards
     /// share what they have in common.
     fn build(&self, toolchain: &Toolchain) -> Result<PathBuf> {
-        let target = shell::root().join("boards/target/projects");
+        let target = boards::builds().join("projects");
         shell::run(self.project.cargo(toolchain, &target, "build").arg("--locked").envs(FAST))?;
         Ok(target.join(&self.project.triple).join("release").join(&self.name))
     }

@@ -52,12 +52,12 @@ impl Target {
     pub fn shift(&self) -> u32 {
         if self.is_riscv() { 0 } else { 6 }
     }
+}
 
-    /// Folder of the builds: one for each processor. The flags of two processors with the same triple differ.
-    pub fn folder(&self) -> PathBuf {
-        let folder = shell::root().join("boards/target");
-        if self.name == M4F.name { folder } else { folder.join(self.cpu) }
-    }
+/// Returns the folder of the builds. All processors share what is built for this machine, such as macros. Cargo distinguishes two
+/// processors with the same triple by their flags; only their firmwares have the same path.
+pub fn builds() -> PathBuf {
+    shell::root().join("boards/target")
 }
 
 /// Returns the folder for the model of firmware `name`, and creates it if it does not exist.

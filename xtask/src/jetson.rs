@@ -1,5 +1,6 @@
 //! Finds or installs what builds and runs programs for a Jetson's CPU: a linker, the standard library, and an emulator.
 
+use crate::boards;
 use crate::setup::{Toolchain, ensure_programs, toolchain_for};
 use crate::shell::{answer, root};
 use anyhow::{Context, Result};
@@ -45,7 +46,7 @@ impl Jetson {
     /// Returns the command `cargo SUBCOMMAND` for a Jetson's CPU. The command `runner` runs the programs.
     pub fn cargo(&self, runner: &str, subcommand: &str) -> Command {
         let library = if self.library.is_some() { None } else { Some("std,panic_unwind,test") };
-        let mut command = self.toolchain.cargo_for(TARGET, &root().join("boards/target"), library, subcommand);
+        let mut command = self.toolchain.cargo_for(TARGET, &boards::builds(), library, subcommand);
         command
             .envs([("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER), ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner)]);
         if let Some(library) = &self.library {
@@ -58,7 +59,7 @@ impl Jetson {
 
 /// Returns the folder of the programs that [`Jetson::cargo`] builds.
 pub fn programs() -> PathBuf {
-    root().join("boards/target").join(TARGET).join("debug")
+    boards::builds().join(TARGET).join("debug")
 }
 
 /// Returns the folder of Debian's compiled standard library. Unpacks the package of the compiler's version under target/ if it is missing:

@@ -1,7 +1,7 @@
 //! Finds or installs the tools of the tasks: Rust for the Cortex-M4F and QEMU for the firmwares, TensorFlow for comparisons, NVIDIA's
 //! compilers, and a browser.
 
-use crate::boards::{M4F, Target};
+use crate::boards::{self, M4F, Target};
 use crate::shell::{self, answer};
 use anyhow::{Context, Result, bail};
 use std::fmt;
@@ -59,7 +59,7 @@ impl Toolchain {
 
     /// Returns the command `cargo SUBCOMMAND` in boards/, for the firmwares of `target`.
     pub fn cargo(&self, target: &Target, subcommand: &str) -> Command {
-        let mut command = self.cargo_for(target.triple, &target.folder(), Some("core,alloc"), subcommand);
+        let mut command = self.cargo_for(target.triple, &boards::builds(), Some("core,alloc"), subcommand);
         command.current_dir(shell::root().join("boards")).env("RUSTFLAGS", format!("-C target-cpu={}", target.cpu));
         command
     }

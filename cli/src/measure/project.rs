@@ -72,7 +72,7 @@ impl Project {
 
     /// Builds the firmware. Returns its path.
     pub fn build(&self, cpu: &Cpu) -> Result<PathBuf> {
-        let target = self.folder.join("target").join(cpu.name);
+        let target = self.folder.join("target");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         cargo.args(["build", "--release", "--quiet", "--target", cpu.triple, "--target-dir"]).arg(&target).current_dir(&self.folder);
         // Variables of a cargo that may run this command. They have other flags and libraries.

@@ -55,7 +55,8 @@ fn write(path: &str, table: String) -> Result<()> {
     Ok(())
 }
 
-/// Runs the project's own cases. Fails if a case fails, or if the committed table is out of date.
+/// Runs the project's own cases. Fails if a case fails, if a line of the list of skips skips no case, or if the committed table is out of
+/// date.
 fn check() -> Result<()> {
     let committed = std::fs::read_to_string(shell::root().join(TABLE)).unwrap_or_default();
     ensure!(table()? == committed, "{TABLE} is out of date: run `cargo xtask coverage`, and look at what changed");
@@ -69,6 +70,7 @@ fn table() -> Result<String> {
     let machine = &mut |cases: &[u8]| cortex_m(&toolchain, &M4F, cases);
     let counts = golden::run_with(&[], &golden::case_folders(), Some(machine), &mut skips, &mut coverage)?;
     ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
+    ensure!(skips.unused().is_empty(), "these lines of skips.txt skip no case: {:?}", skips.unused());
     Ok(coverage.table())
 }
 
