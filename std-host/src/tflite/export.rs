@@ -23,8 +23,7 @@ impl Model {
     ///
     /// Variables have the values that calls have left in them, except those of a [streaming](Model::streaming) model, which begins again.
     ///
-    /// Fails if an operator is not supported; the error lists all of them. Fails if the inputs, or constants that the operators compute,
-    /// need 4 GiB or more, which no artifact can have.
+    /// Fails if an operator is not supported; the error lists all of them.
     pub fn export(&self, batch: u32) -> Result<AlignedBytes> {
         match self.stream {
             Some(_) => self.begun_again().artifact(batch)?.to_bytes(),

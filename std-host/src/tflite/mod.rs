@@ -39,7 +39,6 @@ mod tests;
 mod trainable;
 mod variables;
 
-use crate::compute::devices::portable_cpu;
 use crate::files::{FileError, FileResult};
 use crate::formats::tflite::{self as format, Subgraph};
 use gradlet_core::{AffineQuantization, DType, Device, Error, Function, Result, Scope, Tensor, TensorSpec, Variable};
@@ -293,10 +292,10 @@ impl Model {
         self.variables.all().into_iter().filter(Variable::is_built).chain(weights).collect()
     }
 
-    /// Returns the device of the weights, or the portable one with the memory that an artifact may have: a damaged file can claim more.
+    /// Returns the device of the weights, or the portable one.
     fn device(&self) -> Device {
         let weight = self.weights.as_ref().and_then(|weights| weights.variables().next());
-        weight.and_then(|variable| variable.device().ok()).unwrap_or_else(|| portable_cpu().limited(u32::MAX.into()))
+        weight.and_then(|variable| variable.device().ok()).unwrap_or_else(crate::compute::devices::portable_cpu)
     }
 
     /// Finds a signature.

@@ -81,8 +81,7 @@ impl Model {
         }
         let plan = Plan::new(self.parsed(), 0).map_err(|list| refused(list, "are not supported"))?;
         let graph = self.parsed().subgraphs.first().ok_or(Error::Internal)?;
-        let device = self.device();
-        let window = window(graph, axis, &device)?;
+        let window = window(graph, axis, &self.device())?;
         let nodes = || graph.operators.iter().map(|operator| Node { model: self.parsed(), graph, subgraph: 0, operator });
         let listed = |unsupported: Vec<Unsupported>| match unsupported.is_empty() {
             true => Ok(()),
@@ -92,7 +91,7 @@ impl Model {
 
         let mut values = BTreeMap::from([(graph.inputs.first().copied().unwrap_or(0), window.clone())]);
         let observe = &mut |_, tensor, value: &Tensor| drop(values.insert(tensor, value.clone()));
-        Run::new(&plan, self, Eager::new(&device).handle(), observe).subgraph(0, vec![window])?;
+        Run::new(&plan, self, Eager::new(&self.device()).handle(), observe).subgraph(0, vec![window])?;
 
         let mut planner = Planner::new(graph, &values, axis);
         let refusals = nodes().enumerate().filter_map(|(at, node)| planner.add(&node).err().map(|reason| node.refused(at, reason)));
