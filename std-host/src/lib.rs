@@ -62,7 +62,7 @@
 // Files that are written whole or not at all, and errors that name a file and a position in it.
 mod files;
 
-// The host's CPU as a device: fast kernels, spread over its cores.
+// The devices of the host's CPU, and the collective operations of replicas.
 mod compute;
 
 // Physical and logical devices, their memory and threads, and where ops run.

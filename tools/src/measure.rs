@@ -54,7 +54,7 @@ fn measure(toolchain: &Toolchain, artifact: &Path, cpu: &str) -> Result<Vec<Meas
     let mut inspect = Command::new(gradlet);
     inspect.arg("inspect").arg(artifact).args(["--json", "--measure", "--cpu", cpu, "--core"]).arg(shell::root().join("core"));
     inspect.env("XDG_CACHE_HOME", boards::folder("measure")?).envs(toolchain.variables().iter().copied());
-    // The libraries are those of the firmwares.
+    // Shares the compiled libraries of the firmwares. A cargo before 1.91 ignores this, and compiles them again.
     inspect.env("CARGO_BUILD_BUILD_DIR", boards::builds());
     let output = inspect.output()?;
     ensure!(output.status.success(), "`{}` failed: {}", shell::line(&inspect), String::from_utf8_lossy(&output.stderr));

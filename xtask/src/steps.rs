@@ -70,7 +70,7 @@ static HOST: [Step; 7] = [
     step("docs", |_, log| log.run(cargo().args(DOCS).env("RUSTDOCFLAGS", "-D warnings"))),
     step("public names", |_, log| log.run(cargo().args(DOCS)).and_then(|()| names::check())),
     step("oldest Rust", |_, log| oldest_rust(log)),
-    // It would make the longest chain longer, and shares no folder with its steps.
+    // It builds in a folder of its own, so it need not be in the chain of the devices, which is the longest.
     tool("firmware projects", |_, log| check("projects", log)),
 ];
 
@@ -132,7 +132,7 @@ fn tests(machine: &Machine, log: &mut Log) -> Result<()> {
         command.env("GRADLET_CAMPAIGN", "all");
         log.run(cargo().args(["test", "--workspace", "--test", "suite", "--", "--ignored", "large::", "--test-threads=1"]))?;
     }
-    // The step "golden vectors" runs those cases, on the Cortex-M too.
+    // The step "golden vectors" runs these cases, and also on the Cortex-M.
     command.args(["test", "--workspace", "--", "--skip", "golden::golden_vectors"]);
     // The handbook's programs are for a machine without a GPU.
     log.run(command.env("CUDA_VISIBLE_DEVICES", ""))
@@ -244,7 +244,7 @@ fn without_atomics(log: &mut Log) -> Result<()> {
     match Toolchain::with_target(SMALL) {
         Some(toolchain) => {
             let mut check = toolchain.cargo_for(SMALL, &boards::builds(), Some("core,alloc"), "check");
-            // Another chain builds in the folder of debug builds.
+            // The step "a Jetson's CPU" may hold the lock of the debug builds.
             log.run(check.args(["--release", "--package", "gradlet-core", "--features", "alloc defmt"]))
         }
         None => {

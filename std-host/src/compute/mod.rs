@@ -1,4 +1,4 @@
-//! The host's CPU as a device, and the collective operations of replicas.
+//! The devices of the host's CPU, and the collective operations of replicas.
 
 pub(crate) mod collective;
 pub(crate) mod devices;

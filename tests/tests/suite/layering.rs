@@ -140,7 +140,7 @@ fn planted_imports_are_seen() {
     assert_eq!(wrong("other/file.rs", ""), ["other/file.rs is in no folder of the table"]);
 }
 
-/// Imports between folders go only to folders above in the table of `ARCHITECTURE.md`, which has all folders.
+/// Imports between modules go only to those above in the table of `ARCHITECTURE.md`, which has all modules.
 #[test]
 fn imports_go_one_way() {
     let text = read("ARCHITECTURE.md");
@@ -161,7 +161,7 @@ fn imports_go_one_way() {
     }
 }
 
-/// The lists of modules in the `lib.rs` of core and of the host have the order of the tables.
+/// The list of modules in each `lib.rs` has the order of its table.
 #[test]
 fn the_crates_begin_with_their_map() {
     let text = read("ARCHITECTURE.md");
