@@ -3,8 +3,8 @@
 //! `simd/` and `team.rs` have `unsafe` code: the intrinsics of the CPU, and work that helper threads borrow from its caller. Their first
 //! lines give the reasons.
 //!
-//! Programs use it as `gradlet::cpu()` of the crate `gradlet`, which adds the portable kernels and those of replicas. A program's own device
-//! needs the fast kernels, the portable ones for all other cases, and threads:
+//! Programs use it as `gradlet::cpu()` of the crate `gradlet`, which adds the portable kernels and those of replicas. A program's own
+//! device needs the fast kernels, the portable ones for all other cases, and threads:
 //!
 //! ```
 //! use gradlet_core::device::Cpu;
