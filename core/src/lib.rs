@@ -145,7 +145,7 @@ pub mod prelude {
     };
 }
 
-/// Locks and shared pointers, which the crate `gradlet` also uses. They may change in any release.
+/// Locks and shared pointers, which the crate `gradlet-cpu` also uses. They may change in any release.
 #[cfg(feature = "alloc")]
 #[doc(hidden)]
 pub mod internal {

@@ -28,7 +28,7 @@ pub fn threads() -> usize {
 
 /// Calls `work` with each of `items`. If `parallel` is true, all free threads take part. A nested call of this function runs only
 /// on the thread that makes it.
-pub fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+pub(crate) fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     if !parallel || HELPING.get() || threads() < 2 {
         return items.for_each(work);
     }
@@ -129,12 +129,12 @@ impl Team {
     }
 
     /// Returns the number of threads.
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.threads
     }
 
     /// Calls `work`, whose kernels share their work on this team.
-    pub fn during<R>(&self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         let working = Working::new(self);
         let result = work();
         drop(working);

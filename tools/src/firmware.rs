@@ -62,7 +62,8 @@ pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result
     build_for(toolchain, &M4F, name, folder)
 }
 
-/// Builds firmware `name` for `target`, with the model in `folder` (`None` for a firmware without a model).
+/// Builds firmware `name` for `target`, with the model in `folder` (`None` for a firmware without a model). The firmware is a copy: a build
+/// for another model or processor replaces cargo's own file, also while this firmware runs.
 pub fn build_for(toolchain: &Toolchain, target: &'static Target, name: &str, folder: Option<&Path>) -> Result<Firmware> {
     let mut command = toolchain.cargo(target, "build");
     command.args(["--release", "--quiet", "--locked", "--bin", name, "--no-default-features", "--features", target.board]);
@@ -74,7 +75,10 @@ pub fn build_for(toolchain: &Toolchain, target: &'static Target, name: &str, fol
         command.env("GRADLET_FIRMWARE_DIR", folder);
     }
     shell::run(&mut command)?;
-    let path = boards::builds().join(target.triple).join("release").join(name);
+    let built = boards::builds().join(target.triple).join("release").join(name);
+    let model = folder.and_then(Path::file_name).map_or("none".into(), |model| model.to_string_lossy());
+    let path = boards::folder(&format!("elf/{}/{model}", target.name))?.join(name);
+    fs::copy(&built, &path).with_context(|| format!("cannot copy {}", built.display()))?;
     let elf = Elf::read(&path)?;
     let allocator = elf.allocator_symbols()?;
     ensure!(allocator.is_empty() || name == EAGER, "the firmware {name} has an allocator: {}", allocator.join(", "));

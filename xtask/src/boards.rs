@@ -54,8 +54,8 @@ impl Target {
     }
 }
 
-/// Returns the folder of the builds. All processors share what is built for this machine, such as macros. Cargo distinguishes two
-/// processors with the same triple by their flags; only their firmwares have the same path.
+/// Returns the folder of the builds. All processors share what is built for this machine, such as macros. Cargo keeps the libraries of two
+/// processors with the same triple apart, by their flags. Their firmwares have the same path, and each build replaces the one before.
 pub fn builds() -> PathBuf {
     shell::root().join("boards/target")
 }
