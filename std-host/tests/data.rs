@@ -5,7 +5,8 @@ use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
 use gradlet::{Error, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Lock of the tests that count threads or measure memory, so that they run one at a time.
@@ -158,49 +159,65 @@ fn autotune_fetches_more_ahead_when_the_consumer_comes_in_bursts() {
     assert!(bursts.tuned()[0].value() >= 4, "{:?}", bursts.tuned());
 }
 
+/// Counts the sleeps that begin while another thread sleeps. Unlike a duration, the count is the same on a busy machine.
+#[derive(Clone, Default)]
+struct Sleeps(Arc<[AtomicUsize; 2]>);
+
+impl Sleeps {
+    fn sleep(&self) {
+        let [asleep, together] = &*self.0;
+        if asleep.fetch_add(1, Ordering::SeqCst) > 0 {
+            together.fetch_add(1, Ordering::SeqCst);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        asleep.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn together(&self) -> usize {
+        self.0[1].load(Ordering::SeqCst)
+    }
+}
+
 #[test]
 fn prefetch_works_while_the_consumer_does() {
     let _alone = alone();
-    let time = |dataset: Dataset<i64>| {
-        let start = Instant::now();
-        dataset.iter().for_each(|_| std::thread::sleep(Duration::from_millis(4)));
-        start.elapsed().as_secs_f64()
+    let together = |prefetch: bool| {
+        let sleeps = Sleeps::default();
+        let own = sleeps.clone();
+        let slow = Dataset::range(0..40).map(move |x| {
+            own.sleep();
+            Ok(x)
+        });
+        let slow = if prefetch { slow.prefetch(2) } else { slow };
+        slow.iter().for_each(|_| sleeps.sleep());
+        sleeps.together()
     };
-    let slow = Dataset::range(0..40).map(|x| {
-        std::thread::sleep(Duration::from_millis(4));
-        Ok(x)
-    });
-    // Other programs can delay a pass. The fastest of three counts.
-    let passes = [(); 3].map(|()| time(slow.clone().prefetch(2)) / time(slow.clone()));
-    let fastest = passes.into_iter().fold(f64::INFINITY, f64::min);
-    assert!(fastest < 0.75, "{fastest} of the time");
+    assert_eq!(together(false), 0);
+    let together = together(true);
+    assert!(together > 30, "only {together} of 80 sleeps");
 }
 
 #[test]
 fn parallel_interleave_reads_in_order_at_the_same_time() {
     let _alone = alone();
-    let read = |file: i64| {
-        Ok(Dataset::range(0..20 + file).map(move |line| {
-            std::thread::sleep(Duration::from_millis(1));
-            Ok((file, line))
-        }))
+    let read = |interleave: Interleave| {
+        let sleeps = Sleeps::default();
+        let own = sleeps.clone();
+        let file = move |file: i64| {
+            let own = own.clone();
+            Ok(Dataset::range(0..20 + file).map(move |line| {
+                own.sleep();
+                Ok((file, line))
+            }))
+        };
+        (all(&Dataset::range(0..6).interleave(interleave, file)), sleeps.together())
     };
-    let files = Dataset::range(0..6);
-    let timed = |interleave: Interleave| {
-        let start = Instant::now();
-        (all(&files.interleave(interleave, read)), start.elapsed().as_secs_f64())
-    };
-    // Other programs can delay a pass. The fastest of three counts.
-    let passes = [(); 3].map(|()| {
-        let (wanted, alone) = timed(Interleave::new(3).block_length(2));
-        let (got, together) = timed(Interleave::new(3).block_length(2).num_parallel_calls(3));
-        assert_eq!(got, wanted);
-        (wanted, together / alone)
-    });
-    let fastest = passes.iter().map(|(_, share)| *share).fold(f64::INFINITY, f64::min);
-    assert!(fastest < 0.7, "{fastest} of the time");
-    let mut any = all(&files.interleave(Interleave::new(3).num_parallel_calls(Parallel::new(3).deterministic(false)), read));
-    let [(mut wanted, _), ..] = passes;
+    let (mut wanted, alone) = read(Interleave::new(3).block_length(2));
+    let (got, together) = read(Interleave::new(3).block_length(2).num_parallel_calls(3));
+    assert_eq!(got, wanted);
+    assert_eq!(alone, 0);
+    assert!(together > 60, "only {together} of {} sleeps", wanted.len());
+    let (mut any, _) = read(Interleave::new(3).num_parallel_calls(Parallel::new(3).deterministic(false)));
     any.sort_unstable();
     wanted.sort_unstable();
     assert_eq!(any, wanted);
