@@ -3,6 +3,7 @@
 //! Values that are views of one another, or that are computed in place, share one storage area. A storage area lives from its first
 //! writer to its last reader. Areas that are never live at the same time can share bytes of scratch memory.
 
+use crate::compile::offsets::Offsets;
 use crate::compile::plan::{Bodies, Decisions, Division, Location, Step, Target, is_by_element, is_view};
 use crate::runtime::program::ALIGN;
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
@@ -208,23 +209,12 @@ impl<'g> Layout<'g> {
         by_size
             .sort_by_key(|&index| core::cmp::Reverse((self.storages[index].bytes, self.storages[index].last - self.storages[index].first)));
         let mut offsets: Vec<u128> = alloc::vec![0; self.storages.len()];
-        // Offset, end, first and last time of each area that has an offset, in the order of the offsets.
-        let mut placed: Vec<(u128, u128, usize, usize)> = Vec::new();
+        let mut placed = Offsets::new(self.steps.len() + 2);
         let mut scratch = 0;
         for index in by_size {
             let Storage { bytes, first, last, .. } = self.storages[index];
-            let size = (bytes as u128).next_multiple_of(ALIGN as u128);
-            let mut offset = 0;
-            for &(start, end, ..) in placed.iter().filter(|&&(.., from, to)| from <= last && first <= to) {
-                if offset + size <= start {
-                    break;
-                }
-                offset = offset.max(end);
-            }
-            offsets[index] = offset;
-            scratch = scratch.max(offset + bytes as u128);
-            let at = placed.partition_point(|&(start, ..)| start <= offset);
-            placed.insert(at, (offset, offset + size, first, last));
+            offsets[index] = placed.fit((bytes as u128).next_multiple_of(ALIGN as u128), first, last);
+            scratch = scratch.max(offsets[index] + bytes as u128);
         }
         let saturated = |offset: u128| usize::try_from(offset).unwrap_or(usize::MAX);
         let locate = |storage: &Option<usize>| match storage.map(|index| (index, self.storages[index].location)) {

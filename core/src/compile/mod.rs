@@ -8,7 +8,7 @@
 //! | [`pack`] | packs constant filters for a microcontroller |
 //! | [`planner`] | decides the order of the nodes and the location of each value; the result is a [`plan`] |
 //!
-//! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`] with
+//! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] with [`offsets`] and, for a host, [`fuse`] with
 //! [`neighbours`]. For a device, it uses [`pools`].
 
 pub(crate) mod assignments;
@@ -17,6 +17,7 @@ pub mod fuse;
 pub(crate) mod inline;
 pub(crate) mod lifetimes;
 pub(crate) mod neighbours;
+pub(crate) mod offsets;
 pub mod optimize;
 pub(crate) mod order;
 pub(crate) mod pack;

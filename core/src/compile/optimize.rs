@@ -7,8 +7,9 @@ use crate::compile::inline::{inline, prune};
 use crate::ops;
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
-use crate::tensor::graph::{Graph, Node, Origin, has_effect};
+use crate::tensor::graph::{Graph, Node, Origin, ValueId, has_effect};
 use crate::tensor::scope::Keeps;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Maximum size of a folded constant, in bytes. A larger constant would cost more flash than its computation costs time.
@@ -108,28 +109,30 @@ fn fold_constants(graph: &mut Graph) -> Result<bool> {
 /// single elements is not simplified: it starts from +0 and so turns −0 into +0. Returns true if the graph changed.
 fn simplify(graph: &mut Graph) -> bool {
     let mut changed = false;
-    let mut index = 0;
-    while let Some(node) = graph.nodes.get(index) {
-        index += 1;
-        let (Some(&input), &[output]) = (node.inputs.first(), node.outputs.as_slice()) else { continue };
-        let (from, to) = (graph.values[input].tensor_type, graph.values[output].tensor_type);
-        let even = from.dtype == to.dtype && from.shape.elements() == to.shape.elements();
-        let moves_nothing = matches!(node.op.keeps, Keeps::Where(holds) if even && holds(&node.attributes, from.shape.dims()));
-        let same = moves_nothing || matches!(node.op.keeps, Keeps::SameType | Keeps::Always) || by_neutral(graph, node);
-        let assigned = graph.captures.iter().any(|capture| capture.assigned == Some(output));
-        if from == to && same && !assigned {
-            graph.replace(output, input);
-            graph.nodes.remove(index - 1);
-            changed = true;
-            index -= 1;
-        } else if moves_nothing {
-            let attributes = to.shape.dims().to_vec();
-            let (inputs, outputs) = (alloc::vec![input], alloc::vec![output]);
-            let name = node.name.clone();
-            graph.nodes[index - 1] = Node { name, ..Node::new(&ops::reshape::OP, attributes, inputs, outputs) };
-            changed = true;
+    let assigned: BTreeSet<ValueId> = graph.captures.iter().filter_map(|capture| capture.assigned).collect();
+    // The value that every later reader of a value reads instead.
+    let mut instead: Vec<ValueId> = (0..graph.values.len()).collect();
+    for mut node in core::mem::take(&mut graph.nodes) {
+        node.inputs.iter_mut().for_each(|id| *id = instead[*id]);
+        if let (Some(&input), &[output]) = (node.inputs.first(), node.outputs.as_slice()) {
+            let (from, to) = (graph.values[input].tensor_type, graph.values[output].tensor_type);
+            let even = from.dtype == to.dtype && from.shape.elements() == to.shape.elements();
+            let moves_nothing = matches!(node.op.keeps, Keeps::Where(holds) if even && holds(&node.attributes, from.shape.dims()));
+            let same = moves_nothing || matches!(node.op.keeps, Keeps::SameType | Keeps::Always) || by_neutral(graph, &node);
+            if from == to && same && !assigned.contains(&output) {
+                instead[output] = input;
+                changed = true;
+                continue;
+            }
+            if moves_nothing {
+                let attributes = to.shape.dims().to_vec();
+                node = Node { name: node.name, ..Node::new(&ops::reshape::OP, attributes, node.inputs, node.outputs) };
+                changed = true;
+            }
         }
+        graph.nodes.push(node);
     }
+    graph.outputs.iter_mut().for_each(|id| *id = instead[*id]);
     changed
 }
 

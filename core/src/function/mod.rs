@@ -217,7 +217,8 @@ impl<A: Structure, R: Structure> Function<A, R> {
         concrete.compute(caller, |take| arguments.tensors(take), |next| results.with(next))
     }
 
-    /// Returns the function as traced for arguments of these types, for inspection or export.
+    /// Returns the function as traced for arguments of these types, for inspection or export. Arguments without values are
+    /// [symbolic](Tensor::symbolic).
     pub fn concrete(&self, scope: &dyn Scope, arguments: &A) -> Result<Shared<ConcreteFunction>> {
         Ok(self.traced(&scope.handle(), arguments, false)?.0)
     }

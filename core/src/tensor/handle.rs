@@ -35,7 +35,7 @@ pub struct Tensor {
 #[derive(Clone)]
 enum Value {
     Computed(Shared<Buffer>),
-    /// A value for which the device had no memory. Every use fails with this error.
+    /// No value: the device had no memory for it, or the tensor is symbolic. Every use fails with this error.
     Refused(Shared<Error>),
     Recorded(Shared<Recorded>),
 }
@@ -61,8 +61,30 @@ impl Tensor {
         let tensor_type = TensorType::new(T::DTYPE, Shape::SCALAR);
         match Buffer::filled(device, bytemuck::bytes_of(&value), size_of::<T>(), Holder::Tensor("")) {
             Ok(buffer) => Tensor::computed(tensor_type, buffer),
-            Err(error) => Tensor { tensor_type, value: Value::Refused(Shared::new(error)), quantization: None },
+            Err(error) => Tensor::refused(tensor_type, error),
         }
+    }
+
+    /// Creates a tensor that has a type and no value, for [`Function::concrete`](crate::Function::concrete), which needs only the types of
+    /// its arguments. Every other use fails.
+    ///
+    /// ```
+    /// use gradlet_core::{DType, Eager, Function, Scope, Shape, Tensor, TensorType, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let relu = Function::new(|_: &dyn Scope, x: Tensor| x.relu());
+    /// let pair = Tensor::symbolic(TensorType::new(DType::F32, Shape::new(&[2])?));
+    /// let concrete = relu.concrete(&scope, &pair)?;
+    /// let x = Tensor::new(&scope.device(), &[-1.0f32, 1.0], &[2])?;
+    /// assert_eq!(concrete.run(&[x])?[0].to_vec::<f32>()?, [0.0, 1.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    #[doc(alias = "tf.TensorSpec", alias = "keras.Input")]
+    pub fn symbolic(tensor_type: TensorType) -> Tensor {
+        Tensor::refused(tensor_type, Error::message("the tensor is symbolic: it has a type, but no value"))
+    }
+
+    fn refused(tensor_type: TensorType, error: Error) -> Tensor {
+        Tensor { tensor_type, value: Value::Refused(Shared::new(error)), quantization: None }
     }
 
     /// Creates a tensor of zeros on `device`. Fails with [`Error::TooLarge`] if its size exceeds `usize`, and with [`Error::OutOfMemory`].
@@ -217,7 +239,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the buffer of the computed value, or `None` in a trace. Fails if the device had no memory for the value.
+    /// Returns the buffer of the computed value, or `None` in a trace. Fails if there is no value.
     pub(crate) fn known(&self) -> Result<Option<&Shared<Buffer>>> {
         match self.value {
             Value::Recorded(_) => Ok(self.buffer().ok()),

@@ -37,6 +37,8 @@ pub(crate) struct Traced {
     current: Vec<ValueId>,
     /// Captured tensors of the enclosing scopes, with their values in the graph.
     pub(crate) captured: Vec<(Tensor, ValueId)>,
+    /// The constants of the graph, by the addresses of their buffers, which the graph keeps alive.
+    constants: BTreeMap<usize, Vec<ValueId>>,
     names: Names,
     /// Name of the node that computes each value.
     named: BTreeMap<ValueId, Shared<str>>,
@@ -147,12 +149,12 @@ impl Tracing {
                 id
             }));
         };
-        let same = |other: &Tensor| other.buffer().is_ok_and(|other| Shared::ptr_eq(other, buffer));
-        let known = (0..graph.values.len())
-            .find(|&id| graph.constant(id).is_some_and(|constant| constant.tensor_type() == tensor.tensor_type() && same(constant)));
-        Ok(known.unwrap_or_else(|| {
+        let same = record.constants.entry(core::ptr::from_ref(&**buffer).addr()).or_default();
+        let known = same.iter().find(|&&id| graph.values[id].tensor_type == tensor.tensor_type());
+        Ok(known.copied().unwrap_or_else(|| {
             let constant = Tensor::shared(tensor.tensor_type(), buffer.clone());
-            graph.value(tensor.tensor_type(), Origin::Constant(constant))
+            same.push(graph.value(tensor.tensor_type(), Origin::Constant(constant)));
+            graph.values.len() - 1
         }))
     }
 

@@ -70,8 +70,8 @@ impl Default for Options {
 pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, options: &Options) -> Result<AlignedBytes> {
     let flags = Flags::of(model);
     let input = Shape::new(&[&[options.batch], &spec.input()[..]].concat())?;
-    let x = Tensor::zeros(&scope.device(), TensorType::new(DType::F32, input))?;
-    let y = Tensor::full(&scope.device(), 0i32, &[options.batch])?;
+    let x = Tensor::symbolic(TensorType::new(DType::F32, input));
+    let y = Tensor::symbolic(TensorType::new(DType::I32, Shape::new(&[options.batch])?));
     let (sgd, head) = (Arc::new(Sgd::new(options.learning_rate)), ["last:1".to_string()]);
     sgd.build(scope, &**model)?;
     let (mut artifact, mut checkpoint, mut trained) = (Artifact::new(), false, Vec::new());

@@ -107,7 +107,7 @@ pub(super) fn gather<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 
 pub(super) fn scatter_nd<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let dims = node.numbers::<u32>(2)?;
-    one(move |inputs| inputs.get(1)?.scatter_nd(&inputs.get(0)?, &dims))
+    one(move |inputs| inputs.growing(1)?.scatter_nd(&inputs.get(0)?, &dims))
 }
 
 pub(super) fn squeeze<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
@@ -122,18 +122,18 @@ pub(super) fn expand_dims<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 
 pub(super) fn tile<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let multiples = node.numbers::<u32>(1)?;
-    one(move |inputs| inputs.get(0)?.tile(&multiples))
+    one(move |inputs| inputs.growing(0)?.tile(&multiples))
 }
 
 pub(super) fn broadcast_to<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let dims = node.numbers::<u32>(1)?;
-    one(move |inputs| inputs.get(0)?.broadcast_to(&dims))
+    one(move |inputs| inputs.growing(0)?.broadcast_to(&dims))
 }
 
 /// Imports a tensor with one value. Input 0 is its shape.
 pub(super) fn fill<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let dims = node.numbers::<u32>(0)?;
-    one(move |inputs| inputs.get(1)?.broadcast_to(&dims))
+    one(move |inputs| inputs.growing(1)?.broadcast_to(&dims))
 }
 
 pub(super) fn reverse<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
@@ -159,12 +159,12 @@ fn zero(node: &Node<'_>) -> Imported<f64> {
 
 pub(super) fn pad<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let (paddings, zero) = (paddings(node, 1)?, zero(node)?);
-    one(move |inputs| inputs.get(0)?.pad(&paddings, PadMode::Constant(zero)))
+    one(move |inputs| inputs.growing(0)?.pad(&paddings, PadMode::Constant(zero)))
 }
 
 pub(super) fn pad_v2<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let (paddings, value) = (paddings(node, 1)?, node.real(2)?);
-    one(move |inputs| inputs.get(0)?.pad(&paddings, PadMode::Constant(value)))
+    one(move |inputs| inputs.growing(0)?.pad(&paddings, PadMode::Constant(value)))
 }
 
 pub(super) fn mirror_pad<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
@@ -174,12 +174,12 @@ pub(super) fn mirror_pad<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         1 => PadMode::Symmetric,
         other => return Err(format!("its mode has the number {other}")),
     };
-    one(move |inputs| inputs.get(0)?.pad(&paddings, mode))
+    one(move |inputs| inputs.growing(0)?.pad(&paddings, mode))
 }
 
 pub(super) fn one_hot<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let (axis, depth) = (node.options::<OneHotOptions<'_>>()?.axis(), node.number(1)?);
-    one(move |inputs| inputs.get(0)?.one_hot_of(depth, axis, &inputs.get(2)?, &inputs.get(3)?))
+    one(move |inputs| inputs.growing(0)?.one_hot_of(depth, axis, &inputs.get(2)?, &inputs.get(3)?))
 }
 
 /// Imports the dimensions of a tensor, which are known when the operator is emitted.
@@ -257,7 +257,7 @@ pub(super) fn depth_to_space<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 pub(super) fn space_to_batch<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let (blocks, around, zero) = (node.numbers::<u32>(1)?, paddings(node, 2)?, zero(node)?);
     one(move |inputs| {
-        let x = inputs.get(0)?;
+        let x = inputs.growing(0)?;
         let ends = |count: usize| std::iter::repeat_n((0, 0), count);
         let after = x.dims().len().saturating_sub(1 + around.len());
         let paddings: Vec<(u32, u32)> = ends(1).chain(around.iter().copied()).chain(ends(after)).collect();
@@ -307,14 +307,14 @@ pub(super) fn resize_bilinear<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let options = node.options::<ResizeBilinearOptions<'_>>()?;
     let centres = Centres::new(options.align_corners(), options.half_pixel_centers());
     let size = size(node)?;
-    one(move |inputs| resize::bilinear(&inputs.get(0)?, size, centres))
+    one(move |inputs| resize::bilinear(&inputs.growing(0)?, size, centres))
 }
 
 pub(super) fn resize_nearest<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let options = node.options::<ResizeNearestNeighborOptions<'_>>()?;
     let centres = Centres::new(options.align_corners(), options.half_pixel_centers());
     let size = size(node)?;
-    one(move |inputs| resize::nearest(&inputs.get(0)?, size, centres))
+    one(move |inputs| resize::nearest(&inputs.growing(0)?, size, centres))
 }
 
 /// Greatest side of a resized image.

@@ -39,22 +39,21 @@ impl Model {
 
     /// Returns the signatures of the model.
     pub(super) fn artifact(&self, batch: u32) -> Result<Artifact> {
-        let device = self.device();
-        let scope = Eager::new(&device);
-        let zeros = |info: &TensorInfo| {
+        let scope = Eager::new(&self.device());
+        let symbolic = |info: &TensorInfo| {
             let dims: Vec<u32> = info.dims.iter().map(|dim| dim.unwrap_or(batch)).collect();
             let dtype = info.dtype.ok_or_else(|| Error::message(format!("input {:?} has a type that gradlet does not have", info.name)))?;
-            Tensor::zeros(&device, TensorType::new(dtype, Shape::new(&dims)?))
+            Ok(Tensor::symbolic(TensorType::new(dtype, Shape::new(&dims)?)))
         };
         let mut artifact = Artifact::new();
         artifact.pack_filters(self.packs);
         let mut add = |name: &str, function: &Call, signature: &Signature| {
-            let zeros = signature.inputs.iter().map(zeros).collect::<Result<Vec<Tensor>>>()?;
+            let arguments = signature.inputs.iter().map(symbolic).collect::<Result<Vec<Tensor>>>()?;
             let names = |list: &[TensorInfo]| list.iter().map(|info| info.name.clone()).collect::<Vec<String>>();
             let (inputs, outputs) = (names(&signature.inputs), names(&signature.outputs));
             let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
             let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
-            artifact.signature(name, &*function.concrete(&scope, &zeros)?, &inputs, &outputs).map(drop)
+            artifact.signature(name, &*function.concrete(&scope, &arguments)?, &inputs, &outputs).map(drop)
         };
         let (main, others): (Vec<Signature>, Vec<Signature>) =
             self.signatures().into_iter().partition(|signature| self.is_main(&signature.name));

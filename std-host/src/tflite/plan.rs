@@ -6,6 +6,8 @@ use super::stream::Columns;
 use super::variables::Variables;
 use super::{Rounding, Unsupported};
 use crate::formats::tflite::{ElementType, Model, Place, Subgraph, Tensor as Described};
+use gradlet_core::custom_op::Op;
+use gradlet_core::ops::{broadcast_to, identity};
 use gradlet_core::scope::ScopeHandle;
 use gradlet_core::{DType, Device, Eager, Error, Result, Scope, Shape, Tensor, TensorType};
 use std::cell::RefCell;
@@ -333,13 +335,28 @@ impl Inputs<'_, '_, '_> {
         }
     }
 
-    /// Returns the value of an input that may be a state, or that of `first` if it is a state without a value.
-    pub(super) fn state(&self, at: usize, first: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+    /// Returns the value of an input that may be a state, or `first` with the dimensions `dims` if it is a state without a value.
+    pub(super) fn state(&self, at: usize, first: &Tensor, dims: &[u32]) -> Result<Tensor> {
         let index = self.node.operator.inputs.get(at).copied().flatten();
         match index.and_then(|index| self.values.get(index)) {
             Some(value) => Ok(value.clone()),
-            None => first(),
+            None => self.emit1(&broadcast_to::OP, dims, first),
         }
+    }
+
+    /// Returns an input for an op that makes it larger. In a trace, the op of a constant is then recorded too, and the artifact does not
+    /// have the larger tensor.
+    pub(super) fn growing(&self, at: usize) -> Result<Tensor> {
+        let value = self.get(at)?;
+        let index = self.node.operator.inputs.get(at).copied().flatten();
+        match index.and_then(|index| self.values.get(index)) {
+            Some(_) => Ok(value),
+            None => self.emit1(&identity::OP, &[], &value),
+        }
+    }
+
+    fn emit1(&self, op: &'static Op, attributes: &[u32], input: &Tensor) -> Result<Tensor> {
+        self.scope().emit(op, attributes, &[input])?.pop().ok_or(Error::Internal)
     }
 }
 

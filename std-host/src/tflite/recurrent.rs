@@ -47,9 +47,8 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         let width = |at: usize| inputs.get(at).map(|weights| weights.dims().first().copied().unwrap_or(0));
         let cells = width(OUTPUT.input)?;
         let outputs = if inputs.optional(PROJECTION[0])?.is_some() { width(PROJECTION[0])? } else { cells };
-        let zeros = |width: u32| x.like(0.0)?.broadcast_to(&[batch, width]);
-        let mut output = inputs.state(OUTPUT_STATE, || zeros(outputs))?;
-        let mut cell = inputs.state(CELL_STATE, || zeros(cells))?;
+        let mut output = inputs.state(OUTPUT_STATE, &x.like(0.0)?, &[batch, outputs])?;
+        let mut cell = inputs.state(CELL_STATE, &x.like(0.0)?, &[batch, cells])?;
         let mut results = Vec::new();
         for x in x.unstack(time)? {
             let gate = |gate: &Gate, cell: &Tensor| sums(inputs, gate, &x, &output, cell);
@@ -78,7 +77,7 @@ pub(super) fn rnn<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         let (x, bias) = (inputs.get(0)?, inputs.get(3)?);
         let (weights, recurrent) = (inputs.transposed(1, &[1, 0])?, inputs.transposed(2, &[1, 0])?);
         let dims = [batch(&x, time)?, bias.dims().first().copied().unwrap_or(0)];
-        let mut output = inputs.state(4, || x.like(0.0)?.broadcast_to(&dims))?;
+        let mut output = inputs.state(4, &x.like(0.0)?, &dims)?;
         let step = |x: Tensor| {
             output = activation.apply(x.dense(&weights, Some(&bias))?.add(&output.dense(&recurrent, None)?)?)?;
             Ok(output.clone())

@@ -238,7 +238,7 @@ impl Trainable {
         let scope = Eager::new(&self.model.device());
         let input = self.model.inputs().into_iter().next().ok_or(Error::Internal)?;
         let dims: Vec<u32> = input.dims.iter().map(|dim| dim.unwrap_or(batch)).collect();
-        let x = Tensor::zeros(&scope.device(), TensorType::new(input.dtype.ok_or(Error::Internal)?, Shape::new(&dims)?))?;
+        let x = Tensor::symbolic(TensorType::new(input.dtype.ok_or(Error::Internal)?, Shape::new(&dims)?));
         let logits = self.output_type(&scope, x.tensor_type())?;
         let (DType::F32, &[ref samples @ .., 2..=u32::MAX]) = (logits.dtype, logits.shape.dims()) else {
             return Err(Error::message(format!("a classifier has an output f32[…,classes] of two or more classes, not {logits}")));
@@ -246,7 +246,7 @@ impl Trainable {
         if self.output.operator == "LOGISTIC" {
             return Err(Error::message("the model ends with a sigmoid, but the loss of a classifier needs a softmax or logits"));
         }
-        let y = Tensor::full(&scope.device(), 0i32, samples)?;
+        let y = Tensor::symbolic(TensorType::new(DType::I32, Shape::new(samples)?));
         let (layer, sgd) = (Arc::new(self.clone()), Arc::new(Sgd::new(learning_rate)));
         sgd.build(&scope, self)?;
         let step = training::step(&layer, sgd.clone() as Arc<dyn Optimizer>, self.trainable_variables());

@@ -27,8 +27,8 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         let weights = joined(GATES.map(|gate| gate.input))?;
         let (recurrent, bias) = (joined(GATES.map(|gate| gate.recurrent))?, joined(GATES.map(|gate| gate.bias))?);
         let dims = [batch, recurrent.dims().last().copied().unwrap_or(0)];
-        let mut output = inputs.state(OUTPUT_STATE, || Tensor::full(inputs.device(), zero, &dims))?;
-        let mut cell = inputs.state(CELL_STATE, || Tensor::full(inputs.device(), 0i16, &dims))?;
+        let mut output = inputs.state(OUTPUT_STATE, &Tensor::scalar(inputs.device(), zero), &dims)?;
+        let mut cell = inputs.state(CELL_STATE, &Tensor::scalar(inputs.device(), 0i16), &dims)?;
         let step = |x: Tensor| {
             (output, cell) = x.quantized_lstm_step(&output, &cell, [&weights, &recurrent, &bias], &scaling)?;
             Ok(output.clone())
