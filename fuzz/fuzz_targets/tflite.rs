@@ -1,4 +1,4 @@
-//! Reads any bytes as a TensorFlow Lite model (`gradlet_tests::fuzz::readers`).
+//! Reads any bytes as a TensorFlow Lite model, and exports it (`gradlet_tests::fuzz::readers`).
 
 #![no_main]
 
@@ -7,4 +7,5 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let _ = (readers::reader("tflite").read)(data);
+    let _ = (readers::reader("tflite export").read)(data);
 });

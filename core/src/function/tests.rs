@@ -4,6 +4,7 @@ extern crate std;
 use super::*;
 use crate::autodiff::Differentiate as _;
 use crate::base::dtype::DType;
+use crate::base::shape::Shape;
 use crate::ops::{self, portable_cpu};
 use crate::trace::eager::Eager;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -88,6 +89,30 @@ fn sums() -> (Function<Tensor, Tensor>, Shared<AtomicUsize>) {
 
 fn sum(f: &Function<Tensor, Tensor>, scope: &Eager, length: usize) -> f32 {
     f.call(scope, Tensor::full(&portable_cpu(), 1.0f32, &[length as u32]).unwrap()).unwrap().item().unwrap()
+}
+
+#[test]
+fn a_symbolic_tensor_has_only_a_type() {
+    let scope = Eager::new(&portable_cpu());
+    let symbolic = |dims: &[u32]| Tensor::symbolic(TensorType::new(DType::F32, Shape::new(dims).unwrap()));
+    let double = Function::new(|_: &dyn Scope, x: Tensor| x.add(&x));
+    let large = double.concrete(&scope, &symbolic(&[1 << 20, 1 << 20])).unwrap();
+    assert_eq!(large.inputs()[0].to_string(), "f32[1048576,1048576]");
+    let x = symbolic(&[2]);
+    let error = "the tensor is symbolic: it has a type, but no value";
+    let captured = x.clone();
+    let captures = Function::new(move |_: &dyn Scope, y: Tensor| y.add(&captured));
+    let scalar = Tensor::scalar(&portable_cpu(), 1.0f32);
+    for said in [
+        told(double.call(&scope, x.clone())),
+        told(double.concrete(&scope, &x).unwrap().run(core::slice::from_ref(&x))),
+        told(captures.call(&scope, scalar)),
+        told(x.add(&x)),
+        told(x.to_vec::<f32>()),
+        told(x.device()),
+    ] {
+        assert!(said.contains(error), "{said}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// A reader of a file format.
 pub struct Reader {
-    /// Name of the reader, and of its fuzz target.
+    /// Name of the reader. A fuzz target has the same name.
     pub name: &'static str,
     /// Function that reads a complete file. The error is the reason why it refuses the file.
     pub read: fn(&[u8]) -> Result<(), String>,
@@ -34,7 +34,7 @@ impl Reader {
 const DECODER: usize = 256 << 10;
 
 /// All readers.
-pub const READERS: [Reader; 6] = [
+pub const READERS: [Reader; 7] = [
     // A byte of a JPEG may hold 512 pixels, a byte of a PNG 8 · 1032. A pixel has up to 4 bytes, and Vec grows by doubling.
     Reader { name: "image", read: read_image, samples: image_samples, most: (8 * 1032 * 4 * 2, DECODER), damaged: 3000 },
     Reader { name: "idx", read: read_idx, samples: idx_samples, most: (2 * 1032, DECODER), damaged: 3000 },
@@ -42,6 +42,7 @@ pub const READERS: [Reader; 6] = [
     Reader { name: "npz", read: read_npz, samples: npz_samples, most: (2 * 1032, DECODER), damaged: 3000 },
     Reader { name: "csv", read: read_csv, samples: csv_samples, most: (64, DECODER), damaged: 3000 },
     Reader { name: "tflite", read: read_tflite, samples: tflite_samples, most: (16, 256), damaged: 100_000 },
+    Reader { name: "tflite export", read: export_tflite, samples: tflite_samples, most: (16, 256), damaged: 6000 },
 ];
 
 /// Returns the reader of this name. Panics if there is none.
@@ -105,6 +106,11 @@ fn read_csv(data: &[u8]) -> Result<(), String> {
 fn read_tflite(file: &[u8]) -> Result<(), String> {
     let model = said(tflite::Model::from_bytes(file))?;
     model.unsupported().first().map_or(Ok(()), |one| Err(one.to_string()))
+}
+
+/// Reads a model and exports it, which emits its operators and plans their memory.
+fn export_tflite(file: &[u8]) -> Result<(), String> {
+    said(tflite::Model::from_bytes(file).and_then(|model| model.export(1))).map(drop)
 }
 
 fn image_samples() -> Vec<Vec<u8>> {

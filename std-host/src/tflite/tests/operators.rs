@@ -254,6 +254,18 @@ fn a_recurrent_layer_adds_its_last_output() {
 }
 
 /// Peepholes, a projection with clipping, and coupled gates, against the formula in f64.
+/// A constant that an operator makes larger is not in the artifact as a whole.
+#[test]
+fn a_filled_tensor_is_not_exported() {
+    let (dims, value) = (i32s(&[1000, 1000]), new(&[0.5f32], &[]));
+    let operands = [Constant(&dims), Constant(&value)];
+    let model = Model::from_bytes(single("FILL", &operands, None, &[DType::F32], None)).unwrap();
+    let bytes = model.export(1).unwrap();
+    assert!(bytes.len() < 1000, "{} bytes", bytes.len());
+    let y = compute("FILL", &operands, None, &[DType::F32]).remove(0);
+    assert_eq!((y.dims(), y.to_vec::<f32>().unwrap()[999_999]), (&[1000, 1000][..], 0.5));
+}
+
 #[test]
 fn an_lstm_has_optional_parts() {
     const CELLS: usize = 3;
