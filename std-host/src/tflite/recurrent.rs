@@ -1,8 +1,10 @@
-//! Recurrent operators, unrolled over time.
+//! Recurrent operators: a loop over time, or unrolled.
 
 use super::node::{Activation, Emit, Imported, Node, one};
 use super::plan::Inputs;
 use crate::formats::tflite::{SequenceRnnOptions, UnidirectionalSequenceLstmOptions};
+use gradlet_core::control::{ScanOptions, scan};
+use gradlet_core::function::Structure;
 use gradlet_core::{Error, Result, Tensor};
 
 /// The inputs of a gate: its weights for the input, those for the last output, those for the cell, and its bias.
@@ -22,8 +24,10 @@ pub(super) const OUTPUT_STATE: usize = 18;
 pub(super) const CELL_STATE: usize = 19;
 pub(super) const NORMALIZATION: std::ops::RangeInclusive<usize> = 20..=23;
 
-/// Greatest number of steps. Each is a dozen ops.
+/// Greatest number of steps. A trace has a record of each.
 const MAX_STEPS: u32 = 10_000;
+/// Greatest number of steps that are unrolled. Each is a dozen ops in the artifact, and a little faster than in a loop.
+const UNROLLED: u32 = 8;
 
 /// Imports an LSTM, perhaps with peepholes, a projection, or an input gate that is the inverse of the forget gate.
 pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
@@ -47,24 +51,22 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         let width = |at: usize| inputs.get(at).map(|weights| weights.dims().first().copied().unwrap_or(0));
         let cells = width(OUTPUT.input)?;
         let outputs = if inputs.optional(PROJECTION[0])?.is_some() { width(PROJECTION[0])? } else { cells };
-        let mut output = inputs.state(OUTPUT_STATE, &x.like(0.0)?, &[batch, outputs])?;
-        let mut cell = inputs.state(CELL_STATE, &x.like(0.0)?, &[batch, cells])?;
-        let mut results = Vec::new();
-        for x in x.unstack(time)? {
+        let output = inputs.state(OUTPUT_STATE, &x.like(0.0)?, &[batch, outputs])?;
+        let cell = inputs.state(CELL_STATE, &x.like(0.0)?, &[batch, cells])?;
+        steps(inputs, &x, time, (output, cell), |(output, cell), x| {
             let gate = |gate: &Gate, cell: &Tensor| sums(inputs, gate, &x, &output, cell);
             let forget = gate(&FORGET, &cell)?.sigmoid()?;
             let input = if coupled { forget.like(1.0)?.sub(&forget)? } else { gate(&INPUT, &cell)?.sigmoid()? };
             let candidate = activation.apply(gate(&CELL, &cell)?)?;
-            cell = clipped(forget.mul(&cell)?.add(&input.mul(&candidate)?)?, cell_clip)?;
+            let cell = clipped(forget.mul(&cell)?.add(&input.mul(&candidate)?)?, cell_clip)?;
             let open = gate(&OUTPUT, &cell)?.sigmoid()?;
-            output = open.mul(&activation.apply(cell.clone())?)?;
+            let mut output = open.mul(&activation.apply(cell.clone())?)?;
             if inputs.optional(PROJECTION[0])?.is_some() {
                 let bias = inputs.optional(PROJECTION[1])?;
                 output = clipped(output.dense(&inputs.transposed(PROJECTION[0], &[1, 0])?, bias.as_ref())?, projection_clip)?;
             }
-            results.push(output.clone());
-        }
-        Tensor::stack(&results, time)
+            Ok((output, cell))
+        })
     })
 }
 
@@ -77,12 +79,10 @@ pub(super) fn rnn<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         let (x, bias) = (inputs.get(0)?, inputs.get(3)?);
         let (weights, recurrent) = (inputs.transposed(1, &[1, 0])?, inputs.transposed(2, &[1, 0])?);
         let dims = [batch(&x, time)?, bias.dims().first().copied().unwrap_or(0)];
-        let mut output = inputs.state(4, &x.like(0.0)?, &dims)?;
-        let step = |x: Tensor| {
-            output = activation.apply(x.dense(&weights, Some(&bias))?.add(&output.dense(&recurrent, None)?)?)?;
-            Ok(output.clone())
-        };
-        Tensor::stack(&x.unstack(time)?.into_iter().map(step).collect::<Result<Vec<Tensor>>>()?, time)
+        let output = inputs.state(4, &x.like(0.0)?, &dims)?;
+        steps(inputs, &x, time, (output, ()), |(output, ()), x| {
+            Ok((activation.apply(x.dense(&weights, Some(&bias))?.add(&output.dense(&recurrent, None)?)?)?, ()))
+        })
     })
 }
 
@@ -91,9 +91,30 @@ pub(super) fn batch(x: &Tensor, time: i32) -> Result<u32> {
     let &[first, second, _] = x.dims() else { return Err(Error::Rank { input: 0 }) };
     let (steps, batch) = if time == 0 { (first, second) } else { (second, first) };
     if steps > MAX_STEPS {
-        return Err(Error::message(format!("it has {steps} steps, but at most {MAX_STEPS} can be unrolled")));
+        return Err(Error::message(format!("it has {steps} steps, but at most {MAX_STEPS} can be imported")));
     }
     Ok(batch)
+}
+
+/// Calls `step` with the state and each part of `x` along axis `time`. The first part of a state is an output. Returns the outputs, stacked
+/// along that axis.
+pub(super) fn steps<S: Structure>(
+    inputs: &Inputs<'_, '_, '_>,
+    x: &Tensor,
+    time: i32,
+    state: (Tensor, S),
+    step: impl Fn((Tensor, S), Tensor) -> Result<(Tensor, S)>,
+) -> Result<Tensor> {
+    if x.dims().get(time as usize).is_some_and(|&count| count <= UNROLLED) {
+        let (mut state, mut outputs) = (state, Vec::new());
+        for x in x.unstack(time)? {
+            state = step(state, x)?;
+            outputs.push(state.0.clone());
+        }
+        return Tensor::stack(&outputs, time);
+    }
+    let swapped = |x: &Tensor| if time == 0 { Ok(x.clone()) } else { x.transpose(&[1, 0, 2]) };
+    swapped(&scan(inputs.scope(), ScanOptions::default(), &swapped(x)?, state, step)?.0)
 }
 
 /// Returns the sums of a gate, before its activation.

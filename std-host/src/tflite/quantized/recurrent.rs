@@ -1,7 +1,7 @@
-//! Recurrent operators on quantized tensors, unrolled over time.
+//! Recurrent operators on quantized tensors.
 
 use super::super::node::{Activation, Emit, Imported, Node, one};
-use super::super::recurrent::{CELL, CELL_STATE, FORGET, Gate, INPUT, NORMALIZATION, OUTPUT, OUTPUT_STATE, PROJECTION, batch};
+use super::super::recurrent::{CELL, CELL_STATE, FORGET, Gate, INPUT, NORMALIZATION, OUTPUT, OUTPUT_STATE, PROJECTION, batch, steps};
 use super::{dtype_of, whole};
 use crate::formats::tflite::UnidirectionalSequenceLstmOptions;
 use gradlet_core::ops::LstmQuantization;
@@ -27,13 +27,11 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         let weights = joined(GATES.map(|gate| gate.input))?;
         let (recurrent, bias) = (joined(GATES.map(|gate| gate.recurrent))?, joined(GATES.map(|gate| gate.bias))?);
         let dims = [batch, recurrent.dims().last().copied().unwrap_or(0)];
-        let mut output = inputs.state(OUTPUT_STATE, &Tensor::scalar(inputs.device(), zero), &dims)?;
-        let mut cell = inputs.state(CELL_STATE, &Tensor::scalar(inputs.device(), 0i16), &dims)?;
-        let step = |x: Tensor| {
-            (output, cell) = x.quantized_lstm_step(&output, &cell, [&weights, &recurrent, &bias], &scaling)?;
-            Ok(output.clone())
-        };
-        Tensor::stack(&x.unstack(time)?.into_iter().map(step).collect::<Result<Vec<Tensor>>>()?, time)
+        let output = inputs.state(OUTPUT_STATE, &Tensor::scalar(inputs.device(), zero), &dims)?;
+        let cell = inputs.state(CELL_STATE, &Tensor::scalar(inputs.device(), 0i16), &dims)?;
+        steps(inputs, &x, time, (output, cell), |(output, cell), x| {
+            x.quantized_lstm_step(&output, &cell, [&weights, &recurrent, &bias], &scaling)
+        })
     })
 }
 

@@ -253,7 +253,20 @@ fn a_recurrent_layer_adds_its_last_output() {
     assert_eq!(compute("L2_POOL_2D", &[Input(&x)], pool, &[DType::F32])[0].to_vec::<f32>().unwrap(), [3.0]);
 }
 
-/// Peepholes, a projection with clipping, and coupled gates, against the formula in f64.
+/// The artifact of a loop does not grow with the sequence.
+#[test]
+fn a_long_sequence_is_a_loop() {
+    let x = new(&[1.0f32; 10_000], &[10_000, 1, 1]);
+    let (half, bias, state) = (new(&[0.5f32], &[1, 1]), new(&[0.0f32], &[1]), new(&[0.0f32], &[1, 1]));
+    let operands = [Input(&x), Constant(&half), Constant(&half), Constant(&bias), Constant(&state)];
+    let options = || Some((31, vec![(0, Field::Bool(true)), (1, Field::I8(1))]));
+    let y = compute("UNIDIRECTIONAL_SEQUENCE_RNN", &operands, options(), &[DType::F32]).remove(0).to_vec::<f32>().unwrap();
+    assert_eq!((y.len(), &y[..3], y[9999]), (10_000, &[0.5, 0.75, 0.875][..], 1.0));
+    let model = Model::from_bytes(single("UNIDIRECTIONAL_SEQUENCE_RNN", &operands, options(), &[DType::F32], None)).unwrap();
+    let bytes = model.export(1).unwrap();
+    assert!(bytes.len() < 2500, "{} bytes", bytes.len());
+}
+
 /// A constant that an operator makes larger is not in the artifact as a whole.
 #[test]
 fn a_filled_tensor_is_not_exported() {
@@ -266,12 +279,16 @@ fn a_filled_tensor_is_not_exported() {
     assert_eq!((y.dims(), y.to_vec::<f32>().unwrap()[999_999]), (&[1000, 1000][..], 0.5));
 }
 
+/// Peepholes, a projection with clipping, and coupled gates, against the formula in f64.
 #[test]
 fn an_lstm_has_optional_parts() {
     const CELLS: usize = 3;
     let numbers = |count: usize, seed: f32| (0..count).map(|at| ((at as f32 + 1.3) * seed).sin() * 0.7).collect::<Vec<f32>>();
-    let (batch, steps, width) = (2, 4, 2);
-    for (coupled, peepholes, projected) in [(false, false, false), (true, false, true), (false, true, true), (true, true, false)] {
+    let (batch, width) = (2, 2);
+    // Four steps are unrolled, and eleven are a loop.
+    for (coupled, peepholes, projected, steps) in
+        [(false, false, false, 4), (false, false, false, 11), (true, false, true, 11), (false, true, true, 11), (true, true, false, 4)]
+    {
         let outputs = if projected { 2 } else { CELLS };
         let x = new(&numbers(batch * steps * width, 0.37), &[batch as u32, steps as u32, width as u32]);
         let weights = |rows: usize, columns: usize, seed: f32| new(&numbers(rows * columns, seed), &[rows as u32, columns as u32]);
