@@ -114,7 +114,7 @@ pub mod replicas {
 #[cfg(feature = "alloc")]
 pub mod control {
     pub use crate::trace::control::{WhileOptions, cond, switch_case, while_loop};
-    pub use crate::trace::scan::{ScanOptions, foldl, map_fn, scan};
+    pub use crate::trace::scan::{ScanOptions, foldl, map_fn, scan, unrolls};
     pub use crate::trace::tensor_array::{At, TensorArray};
 }
 

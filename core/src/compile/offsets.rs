@@ -4,13 +4,14 @@ use alloc::vec::Vec;
 
 /// Steps in a span of time.
 const SPAN: usize = 64;
-/// Greatest number of spans in which an area is listed.
+/// Greatest number of spans of a short-lived area.
 const FEW: usize = 8;
 
-/// The areas that have an offset. An area that lives in few spans of time is listed in each of them, so that only the areas of about the
-/// same time are looked at. Each list is in the order of the offsets.
+/// The areas that have an offset. A short-lived area is in the list of each span that it lives in, so a search sees only the areas of about
+/// its own time. Each list is in the order of the offsets.
 pub(crate) struct Offsets {
     spans: Vec<Vec<Area>>,
+    /// The other areas.
     long: Vec<Area>,
 }
 

@@ -65,8 +65,8 @@ impl Tensor {
         }
     }
 
-    /// Creates a tensor that has a type and no value, for [`Function::concrete`](crate::Function::concrete), which needs only the types of
-    /// its arguments. Every other use fails.
+    /// Creates a tensor that has a type and no value. [`Function::concrete`](crate::Function::concrete) takes it, because it needs only the
+    /// types of its arguments. Every other use fails.
     ///
     /// ```
     /// use gradlet_core::{DType, Eager, Function, Scope, Shape, Tensor, TensorType, ops};

@@ -3,12 +3,27 @@
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
+use crate::tensor::device::Device;
 use crate::tensor::scope::Scope;
 use crate::tensor::structure::Structure;
 use crate::trace::control::{WhileOptions, while_loop};
 use crate::trace::tensor_array::TensorArray;
 use alloc::format;
 use alloc::vec::Vec;
+
+/// Largest number of steps that a trace for a device with memory of its own has one by one.
+const UNROLLED: u32 = 128;
+
+/// True if a trace for `device` should have the ops of each of `steps` steps, and false if it should have a loop. A CPU runs a loop of two
+/// steps or more. A GPU runs up to 128 steps in one launch without a loop.
+///
+/// ```
+/// use gradlet_core::{control::unrolls, ops};
+/// assert!(unrolls(&ops::portable_cpu(), 1) && !unrolls(&ops::portable_cpu(), 2));
+/// ```
+pub fn unrolls(device: &Device, steps: u32) -> bool {
+    steps == 1 || steps <= UNROLLED && device.remote().is_some()
+}
 
 /// Options of [`scan`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +57,7 @@ pub fn scan<E: Structure, S: Structure>(
     let mut arrays = Vec::new();
     let count = count(elements)?;
     for tensor in tensors(&initial) {
-        arrays.push(TensorArray::new(scope, tensor.dtype(), count, false).with_element_shape(tensor.dims())?);
+        arrays.push(TensorArray::zeros(scope, tensor.tensor_type(), count)?);
     }
     let body = |state: S, mut arrays: Vec<TensorArray>, index: &Tensor| {
         let state = f(state, slice(elements, index)?)?;

@@ -337,22 +337,18 @@ impl Inputs<'_, '_, '_> {
 
     /// Returns the value of an input that may be a state, or `first` with the dimensions `dims` if it is a state without a value.
     pub(super) fn state(&self, at: usize, first: &Tensor, dims: &[u32]) -> Result<Tensor> {
-        let index = self.node.operator.inputs.get(at).copied().flatten();
-        match index.and_then(|index| self.values.get(index)) {
-            Some(value) => Ok(value.clone()),
-            None => self.emit1(&broadcast_to::OP, dims, first),
-        }
+        self.computed(at).cloned().map_or_else(|| self.emit1(&broadcast_to::OP, dims, first), Ok)
     }
 
-    /// Returns an input for an op that makes it larger. In a trace, the op of a constant is then recorded too, and the artifact does not
-    /// have the larger tensor.
+    /// Returns an input for an op that makes it larger. In a trace, the op is recorded even if the input is a constant, so the artifact
+    /// does not contain the larger tensor.
     pub(super) fn growing(&self, at: usize) -> Result<Tensor> {
-        let value = self.get(at)?;
-        let index = self.node.operator.inputs.get(at).copied().flatten();
-        match index.and_then(|index| self.values.get(index)) {
-            Some(_) => Ok(value),
-            None => self.emit1(&identity::OP, &[], &value),
-        }
+        self.computed(at).cloned().map_or_else(|| self.emit1(&identity::OP, &[], &self.get(at)?), Ok)
+    }
+
+    /// Returns an input that is neither a constant nor a state without a value.
+    fn computed(&self, at: usize) -> Option<&Tensor> {
+        self.values.get(self.node.operator.inputs.get(at).copied().flatten()?)
     }
 
     fn emit1(&self, op: &'static Op, attributes: &[u32], input: &Tensor) -> Result<Tensor> {

@@ -3,7 +3,7 @@
 use super::node::{Activation, Emit, Imported, Node, one};
 use super::plan::Inputs;
 use crate::formats::tflite::{SequenceRnnOptions, UnidirectionalSequenceLstmOptions};
-use gradlet_core::control::{ScanOptions, scan};
+use gradlet_core::control::{ScanOptions, scan, unrolls};
 use gradlet_core::function::Structure;
 use gradlet_core::{Error, Result, Tensor};
 
@@ -24,9 +24,9 @@ pub(super) const OUTPUT_STATE: usize = 18;
 pub(super) const CELL_STATE: usize = 19;
 pub(super) const NORMALIZATION: std::ops::RangeInclusive<usize> = 20..=23;
 
-/// Greatest number of steps. A trace has a record of each.
+/// Greatest number of steps.
 const MAX_STEPS: u32 = 10_000;
-/// Greatest number of steps that are unrolled. Each is a dozen ops in the artifact, and a little faster than in a loop.
+/// Greatest number of steps that are unrolled on every device. Each is a dozen ops in the artifact, and a little faster than in a loop.
 const UNROLLED: u32 = 8;
 
 /// Imports an LSTM, perhaps with peepholes, a projection, or an input gate that is the inverse of the forget gate.
@@ -96,8 +96,8 @@ pub(super) fn batch(x: &Tensor, time: i32) -> Result<u32> {
     Ok(batch)
 }
 
-/// Calls `step` with the state and each part of `x` along axis `time`. The first part of a state is an output. Returns the outputs, stacked
-/// along that axis.
+/// Calls `step` with the state and each slice of `x` along axis `time`. `step` returns the next state, whose first part is the output.
+/// Returns the outputs, stacked along that axis.
 pub(super) fn steps<S: Structure>(
     inputs: &Inputs<'_, '_, '_>,
     x: &Tensor,
@@ -105,7 +105,8 @@ pub(super) fn steps<S: Structure>(
     state: (Tensor, S),
     step: impl Fn((Tensor, S), Tensor) -> Result<(Tensor, S)>,
 ) -> Result<Tensor> {
-    if x.dims().get(time as usize).is_some_and(|&count| count <= UNROLLED) {
+    let count = x.dims().get(time as usize).copied().unwrap_or(0);
+    if count <= UNROLLED || unrolls(inputs.device(), count) {
         let (mut state, mut outputs) = (state, Vec::new());
         for x in x.unstack(time)? {
             state = step(state, x)?;

@@ -97,7 +97,7 @@ pub(super) fn slice_shape(value: &Tensor) -> Result<Shape> {
 }
 
 /// Returns zeros. If there is a `scope`, an op in it computes them from a scalar, because a constant would be as large as the zeros.
-fn zeros(scope: Option<&ScopeHandle>, device: &Device, dtype: DType, dims: &[u32]) -> Result<Tensor> {
+pub(super) fn zeros(scope: Option<&ScopeHandle>, device: &Device, dtype: DType, dims: &[u32]) -> Result<Tensor> {
     let zero = Tensor::zeros(device, TensorType::new(dtype, Shape::SCALAR))?;
     match scope {
         Some(scope) => scope.emit_op(&ops::broadcast_to::OP, dims, &[&zero])?.pop().ok_or(Error::Internal),

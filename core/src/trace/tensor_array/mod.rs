@@ -4,7 +4,7 @@ mod content;
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
-use crate::base::shape::Shape;
+use crate::base::shape::{Shape, TensorType};
 use crate::base::sync::Lock;
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
@@ -122,6 +122,17 @@ impl TensorArray {
             infers: true,
             content: Content::Apart(Lock::new(alloc::vec![Slot::Unwritten; size as usize])),
         }
+    }
+
+    /// Creates an array of `size` zeros of the type `element`. In a trace, they are one tensor from the start.
+    pub(crate) fn zeros(scope: &dyn Scope, element: TensorType, size: u32) -> Result<TensorArray> {
+        let (scope, dims) = (scope.handle(), element.shape.dims());
+        if !scope.recorder.traces() {
+            return TensorArray::new(&scope, element.dtype, size, false).with_element_shape(dims);
+        }
+        let values = content::zeros(Some(&scope), &scope.device(), element.dtype, &[&[size], dims].concat())?;
+        let array = TensorArray::new(&scope, element.dtype, 0, false).with_element_shape(dims)?;
+        Ok(TensorArray { content: Content::Together(values, None), ..array })
     }
 
     /// Returns the array with this element shape. Without it, the first element that is written determines the shape.

@@ -7,12 +7,10 @@ use crate::nn::layers::{Layer, inputs, observed_call};
 use crate::tensor::Tensor;
 use crate::tensor::scope::{Scope, ScopeHandle};
 use crate::trace::control::{WhileOptions, meeting, while_loop};
+use crate::trace::scan::unrolls;
 use crate::trace::tensor_array::TensorArray;
 use alloc::format;
 use alloc::vec::Vec;
-
-/// Largest number of steps that a trace for a device with memory of its own has one by one.
-const UNROLLED: u32 = 128;
 
 /// Values that all steps of a call share.
 struct Steps<'a, C> {
@@ -153,7 +151,7 @@ impl<C: RNNCell> RNN<C> {
         let x = self.cell.project(&weights, &kept.map_or(Ok(x.clone()), |kept| x.mul(&kept))?)?;
         let steps = Steps { layer: self, scope, count, length, weights, x, mask, dropped };
         let computed = length.is_none_or(|length| length.buffer().is_ok());
-        let unroll = self.unroll.unwrap_or_else(|| count <= UNROLLED && steps.scope.device().remote().is_some());
+        let unroll = self.unroll.unwrap_or_else(|| unrolls(&steps.scope.device(), count));
         match computed && (unroll || count == 1 || !steps.scope.recorder.traces()) {
             true => steps.one_by_one(states),
             false => steps.looped(states),
@@ -231,7 +229,7 @@ impl<C: RNNCell> Steps<'_, C> {
         let last = end.add_scalar(-1.0)?;
         let before = self.nothing()?;
         let outputs = match self.layer.return_sequences {
-            true => Some(TensorArray::new(scope, before.dtype(), self.count, false).with_element_shape(before.dims())?),
+            true => Some(TensorArray::zeros(scope, before.tensor_type(), self.count)?),
             false => None,
         };
         let options = WhileOptions { max_iterations: Some(self.count) };
