@@ -34,7 +34,12 @@ pub(crate) fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Sen
     }
     let items = Mutex::new(items);
     let next = || lock(&items).next();
-    with_own(|team| team.offer(&|| std::iter::from_fn(next).for_each(&work)));
+    share(&|| std::iter::from_fn(next).for_each(&work));
+}
+
+/// Calls `work` on all free threads of this thread's team.
+fn share(work: Work<'_>) {
+    with_own(|team| team.offer(work));
 }
 
 fn wanted_threads() -> usize {

@@ -24,17 +24,19 @@ const MORE: [u64; 2] = [1536, 10];
 /// Runs all checks. Skips those whose tools are missing, and says which.
 pub fn check(toolchain: &Toolchain) -> Result<()> {
     let folder = export()?;
-    let library = host_library()?;
+    // The libraries for this machine are beside this program.
+    let own = std::env::current_exe()?;
+    let library = own.parent().context("this program has no folder")?;
     match setup::ensure_arm_gcc()? {
         Ok(()) => firmware(toolchain, &folder)?,
         Err(why) => println!("skipped: the firmware in C, because {why}"),
     }
     match answer("gcc", &["--version"]) {
-        Some(_) => hostile(&folder, &library)?,
+        Some(_) => hostile(&folder, library)?,
         None => println!("skipped: the hostile calls, because there is no gcc"),
     }
     match answer("cmake", &["--version"]) {
-        Some(_) => host(&folder, &library),
+        Some(_) => host(&folder, library),
         None => {
             println!("skipped: the example for a host, because there is no cmake");
             Ok(())
@@ -92,13 +94,6 @@ fn firmware(toolchain: &Toolchain, folder: &Path) -> Result<()> {
         MORE[1]
     );
     Ok(())
-}
-
-/// Builds the libraries for this machine, and returns the folder with them.
-fn host_library() -> Result<PathBuf> {
-    shell::run(shell::cargo().args(["build", "--package", "gradlet-c", "--quiet"]))?;
-    // It is the folder of this program.
-    Ok(std::env::current_exe()?.parent().context("this program has no folder")?.to_path_buf())
 }
 
 /// Runs the hostile calls under the sanitizers of addresses and of undefined behaviour. Fails if one of them has another outcome than an

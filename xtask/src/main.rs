@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Setup => ready(),
         Task::Test { steps } => test::run(&steps),
-        Task::Names => shell::run(shell::cargo().args(steps::DOCS)).and_then(|()| names::update()),
+        Task::Names => shell::run(&mut steps::docs()).and_then(|()| names::update()),
         Task::Proto => shell::run(shell::cargo().args(["run", "--package", "gradlet-proto"])),
         Task::Tool(Tool::Bench { .. } | Tool::Ptx { .. }) => forward(shell::tools("run")),
         Task::Tool(_) => setup::ensure().and_then(|_| forward(shell::tools("run"))),

@@ -228,7 +228,8 @@ pub fn install_tensorflow() -> Result<PathBuf> {
     if shell::answer(&python.to_string_lossy(), &["-c", "import tensorflow, tensorboard, xprof"]).is_none() {
         shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
         let packages = ["tensorflow-cpu", "tensorboard", "xprof"];
-        shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
+        // Python compiles the few modules that it imports itself.
+        shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--no-compile"]).args(packages))?;
     }
     Ok(python)
 }
@@ -253,7 +254,7 @@ pub fn install_cuda_compilers() -> Result<CudaCompilers> {
     let ask = |arguments: &[&str]| shell::answer(&python.to_string_lossy(), arguments);
     if ask(&[&["-c", VERSIONS][..], &names].concat()) != Some(CUDA_PACKAGES.join(" ")) {
         shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"];
+        let install = ["-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--no-deps"];
         shell::run(Command::new(&python).args(install).args(CUDA_PACKAGES))?;
     }
     let packages = ask(&["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).context("Python does not name its packages")?;

@@ -17,9 +17,7 @@ const GENERATED: &str = "std-host/src/formats/proto";
 const TEMPLATES: &str = "cli/templates";
 
 /// Settings of the steps.
-pub struct Machine {
-    /// Toolchain for the firmwares.
-    pub toolchain: Toolchain,
+pub struct Options {
     /// True if each fuzz target runs for a minute, and the tests with tensors of 5 GiB run too.
     pub all: bool,
 }
@@ -31,34 +29,36 @@ pub struct Step {
     /// True if the step runs the tools.
     pub needs_tools: bool,
     /// Function that runs the step. Its error is the reason of a failure.
-    pub run: fn(&Machine, &mut Log) -> Result<()>,
+    pub run: fn(&Options, &mut Log) -> Result<()>,
 }
 
-const fn step(name: &'static str, run: fn(&Machine, &mut Log) -> Result<()>) -> Step {
+const fn step(name: &'static str, run: fn(&Options, &mut Log) -> Result<()>) -> Step {
     Step { name, needs_tools: false, run }
 }
 
-const fn tool(name: &'static str, run: fn(&Machine, &mut Log) -> Result<()>) -> Step {
+const fn tool(name: &'static str, run: fn(&Options, &mut Log) -> Result<()>) -> Step {
     Step { name, needs_tools: true, run }
 }
 
 /// Name of the step that builds tests and tools, so that the other steps only run them.
 pub const BUILD: &str = "build";
 
-/// Arguments of the cargo command that builds only the programs that steps run, with the combined features of all packages.
-pub const BINARIES: [&str; 3] = ["build", "--workspace", "--bins"];
+/// Arguments of the cargo command that builds only the programs and libraries that steps use, with the combined features of all packages.
+pub const BINARIES: [&str; 4] = ["build", "--workspace", "--lib", "--bins"];
 
-/// Arguments of the cargo command that builds the documentation of all packages, with their combined features.
-pub const DOCS: [&str; 3] = ["doc", "--no-deps", "--workspace"];
+/// Returns the command that builds the documentation of all packages, with their combined features.
+pub fn docs() -> Command {
+    let mut command = cargo();
+    command.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
+    command
+}
 
 /// The features of the library.
 const FEATURES: [&str; 6] = ["csv", "cuda", "image", "ndarray", "npz", "tflite"];
 
 /// The first steps. They run one after another.
-pub static FIRST: [Step; 2] = [
-    step("format", |_, log| format(log)),
-    step(BUILD, |_, log| log.run(cargo().args(["build", "--workspace", "--bins", "--tests", "--examples"]))),
-];
+pub static FIRST: [Step; 2] =
+    [step("format", |_, log| format(log)), step(BUILD, |_, log| log.run(cargo().args(BINARIES).args(["--tests", "--examples"])))];
 
 /// Three chains of steps, which run in parallel. No chain needs the results of another, and Chromium and QEMU leave a core idle.
 pub static CHAINS: [&[Step]; 3] = [&HOST, &OTHERS, &DEVICES];
@@ -67,8 +67,8 @@ static HOST: [Step; 7] = [
     step("tests", tests),
     step("lints", |_, log| log.run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     tool("messages", |_, log| log.run(built("gradlet-proto").arg("--check"))),
-    step("docs", |_, log| log.run(cargo().args(DOCS).env("RUSTDOCFLAGS", "-D warnings"))),
-    step("public names", |_, log| log.run(cargo().args(DOCS)).and_then(|()| names::check())),
+    step("docs", |_, log| log.run(&mut docs())),
+    step("public names", |_, log| log.run(&mut docs()).and_then(|()| names::check())),
     step("oldest Rust", |_, log| oldest_rust(log)),
     // It builds in a folder of its own, so it need not be in the chain of the devices, which is the longest.
     tool("firmware projects", |_, log| check("projects", log)),
@@ -86,7 +86,7 @@ static OTHERS: [Step; 7] = [
 
 static DEVICES: [Step; 17] = [
     step("core with alloc, without atomics", |_, log| without_atomics(log)),
-    step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
+    step("firmware lints", |_, log| firmware_lints(log)),
     tool("firmware harness", |_, log| check("harness", log)),
     tool("golden vectors", |_, log| golden(log)),
     tool("the device's bits", |_, log| check("bits-mlp", log)),
@@ -126,9 +126,9 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-fn tests(machine: &Machine, log: &mut Log) -> Result<()> {
+fn tests(options: &Options, log: &mut Log) -> Result<()> {
     let mut command = cargo();
-    if machine.all {
+    if options.all {
         command.env("GRADLET_CAMPAIGN", "all");
         log.run(cargo().args(["test", "--workspace", "--test", "suite", "--", "--ignored", "large::", "--test-threads=1"]))?;
     }
@@ -244,8 +244,16 @@ fn without_atomics(log: &mut Log) -> Result<()> {
     match Toolchain::with_target(SMALL) {
         Some(toolchain) => {
             let mut check = toolchain.cargo_for(SMALL, &boards::builds(), Some("core,alloc"), "check");
-            // The step "a Jetson's CPU" may hold the lock of the debug builds.
-            log.run(check.args(["--release", "--package", "gradlet-core", "--features", "alloc defmt"]))
+            // The step "a Jetson's CPU" may hold the lock of the debug builds. Nothing that is only checked needs an optimised library.
+            log.run(check.args([
+                "--release",
+                "--config",
+                "profile.release.opt-level=0",
+                "--package",
+                "gradlet-core",
+                "--features",
+                "alloc defmt",
+            ]))
         }
         None => {
             log.say(&format!("skipped: there is no Rust for {SMALL}; run `rustup target add {SMALL}`"));
@@ -254,21 +262,19 @@ fn without_atomics(log: &mut Log) -> Result<()> {
     }
 }
 
-fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
-    let mut firmwares = vec![(toolchain, &M4F, &["--bins"][..]), (toolchain, &M4F, &["--bin", "eager", "--features", "alloc"])];
-    if let Some(m55) = boards::TARGETS.iter().find(|target| target.name == "m55")
-        && let Some(toolchain) = Toolchain::with_target(m55.triple)
-    {
-        firmwares.push((toolchain, m55, &["--bin", "helium", "--no-default-features", "--features", "mps3-an547"]));
-    }
-    for (toolchain, target, which) in firmwares {
-        let mut command = match toolchain {
-            // Debian's Rust has no clippy. The compiler's own lints remain.
-            Toolchain::Debian => toolchain.cargo(target, "check"),
-            Toolchain::Active => toolchain.cargo(target, "clippy"),
+/// Runs clippy on the firmwares. Debian's Rust has no clippy; the steps that build the firmwares have the compiler's lints.
+fn firmware_lints(log: &mut Log) -> Result<()> {
+    let m55 = boards::TARGETS.iter().filter(|target| target.name == "m55");
+    let m55 = m55.map(|m55| (m55, &["--bin", "helium", "--no-default-features", "--features", "mps3-an547"][..]));
+    let m4f = [(&M4F, &["--bins"][..]), (&M4F, &["--bin", "eager", "--features", "alloc"])];
+    for (target, which) in m4f.into_iter().chain(m55) {
+        let Some(toolchain @ Toolchain::Active) = Toolchain::with_target(target.triple) else {
+            log.say(&format!("skipped: there is no clippy for {0}; run `rustup target add {0}`", target.triple));
+            continue;
         };
-        command.args(["--release", "--locked"]).args(which).env("GRADLET_FIRMWARE_DIR", boards::no_model()?);
-        log.run(&mut command)?;
+        let mut clippy = toolchain.cargo(target, "clippy");
+        clippy.args(["--release", "--locked"]).args(which).env("GRADLET_FIRMWARE_DIR", boards::no_model()?);
+        log.run(&mut clippy)?;
     }
     Ok(())
 }
@@ -283,14 +289,14 @@ fn on_a_jetson(log: &mut Log) -> Result<()> {
             return Ok(());
         }
     };
-    // All commands name the same packages, so that each library is built once. Without optimisation, two are compiled in a fourth of the
-    // time, and the example still runs in half a minute.
+    // All commands name the same packages, so that each library is built once.
     let jetson = |subcommand: &str, runner: &str| {
         let mut command = jetson.cargo(runner, subcommand);
-        for package in ["gradlet-cuda", "gradlet-cuda-emulator"] {
-            command.args(["-p", package, "--config", &format!("profile.dev.package.{package}.opt-level=0")]);
+        for package in ["gradlet", "gradlet-core", "gradlet-cpu", "gradlet-cuda", "gradlet-cuda-emulator"] {
+            command.args(["--package", package]);
         }
-        command.args(["-p", "gradlet", "-p", "gradlet-core", "-p", "gradlet-cpu", "--features", "gradlet/cuda", "--lib"]);
+        // Without optimisation, the emulator is compiled in a fourth of the time, and the example still runs in half a minute.
+        command.args(["--config", "profile.dev.package.gradlet-cuda-emulator.opt-level=0", "--features", "gradlet/cuda", "--lib"]);
         command
     };
     log.run(jetson("test", jetson::RUNNER).args(["--", "kernels::", "ops::", "simd::"]))?;

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: runs the steps, in parallel chains, until one fails.
 
 use crate::log::Log;
-use crate::steps::{BINARIES, BUILD, CHAINS, FIRST, Machine, Step};
+use crate::steps::{BINARIES, BUILD, CHAINS, FIRST, Options, Step};
 use anyhow::{Result, bail};
 use std::sync::Mutex;
 use std::thread;
@@ -23,18 +23,19 @@ pub fn run(wanted: &[String]) -> Result<()> {
         let names = FIRST.iter().chain(CHAINS.into_iter().flatten()).map(|step| step.name);
         bail!("no step has {wanted:?} in its name: the steps are {:?}", names.collect::<Vec<_>>());
     }
-    let machine = Machine { toolchain: setup::ensure()?, all };
+    setup::ensure()?;
+    let options = Options { all };
     let (start, progress) = (Instant::now(), Mutex::new(Progress::default()));
     let chosen = first.iter().chain(chains.iter().flatten());
     if chosen.clone().any(|step| step.needs_tools) && !chosen.clone().any(|step| step.name == BUILD) {
         shell::run(cargo().args(BINARIES))?;
     }
-    chain(&first, &machine, true, &progress);
+    chain(&first, &options, true, &progress);
     let chains: Vec<_> = chains.into_iter().filter(|steps| !steps.is_empty()).collect();
     let live = chains.len() == 1;
     thread::scope(|threads| {
         for steps in &chains {
-            threads.spawn(|| chain(steps, &machine, live, &progress));
+            threads.spawn(|| chain(steps, &options, live, &progress));
         }
     });
     let progress = progress.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -54,7 +55,7 @@ struct Progress {
 }
 
 /// Runs steps one after another. No step starts after a failure in any chain.
-fn chain(steps: &[&Step], machine: &Machine, live: bool, progress: &Mutex<Progress>) {
+fn chain(steps: &[&Step], options: &Options, live: bool, progress: &Mutex<Progress>) {
     // The lock is also held while a step's output is printed, so that outputs never mix.
     let lock = || progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for Step { name, run, .. } in steps {
@@ -65,7 +66,7 @@ fn chain(steps: &[&Step], machine: &Machine, live: bool, progress: &Mutex<Progre
             println!("\n== {name}");
         }
         let (start, mut log) = (Instant::now(), Log::new(live));
-        let result = run(machine, &mut log);
+        let result = run(options, &mut log);
         let mut progress = lock();
         let seconds = start.elapsed().as_secs_f64();
         if !live {

@@ -17,7 +17,6 @@ impl Simd for Neon {
     const LANES: usize = 4;
     const REGISTERS: usize = 32;
 
-    #[inline]
     fn vectorize<W: WithSimd>(self, work: W) {
         work.with_simd(self);
     }

@@ -39,7 +39,6 @@ macro_rules! token {
             }
 
             $(#[target_feature(enable = $feature)])*
-            #[inline]
             fn enter<W: $Work>(self, work: W) {
                 work.$run(self);
             }

@@ -14,7 +14,6 @@ impl Simd for Portable {
     const LANES: usize = 4;
     const REGISTERS: usize = 16;
 
-    #[inline]
     fn vectorize<W: WithSimd>(self, work: W) {
         work.with_simd(self);
     }
