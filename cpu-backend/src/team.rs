@@ -37,7 +37,7 @@ pub(crate) fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Sen
     share(&|| std::iter::from_fn(next).for_each(&work));
 }
 
-/// Calls `work` on all free threads of this thread's team.
+/// Calls `work` on all free threads of this thread's team. [`each`] is compiled for each kind of work, and this once.
 fn share(work: Work<'_>) {
     with_own(|team| team.offer(work));
 }

@@ -244,16 +244,9 @@ fn without_atomics(log: &mut Log) -> Result<()> {
     match Toolchain::with_target(SMALL) {
         Some(toolchain) => {
             let mut check = toolchain.cargo_for(SMALL, &boards::builds(), Some("core,alloc"), "check");
-            // The step "a Jetson's CPU" may hold the lock of the debug builds. Nothing that is only checked needs an optimised library.
-            log.run(check.args([
-                "--release",
-                "--config",
-                "profile.release.opt-level=0",
-                "--package",
-                "gradlet-core",
-                "--features",
-                "alloc defmt",
-            ]))
+            // The step "a Jetson's CPU" may hold the lock of the debug builds. A check needs no optimised library.
+            check.args(["--release", "--config", "profile.release.opt-level=0"]);
+            log.run(check.args(["--package", "gradlet-core", "--features", "alloc defmt"]))
         }
         None => {
             log.say(&format!("skipped: there is no Rust for {SMALL}; run `rustup target add {SMALL}`"));

@@ -17,6 +17,7 @@ impl Simd for Neon {
     const LANES: usize = 4;
     const REGISTERS: usize = 32;
 
+    // Not `#[inline]`, as `enter` of the other sets.
     fn vectorize<W: WithSimd>(self, work: W) {
         work.with_simd(self);
     }

@@ -38,6 +38,7 @@ macro_rules! token {
                 ($($crate::simd::is_detected!($feature))&&*).then_some($token(()))
             }
 
+            // Not `#[inline]`: each codegen unit would then compile its own copy of the work.
             $(#[target_feature(enable = $feature)])*
             fn enter<W: $Work>(self, work: W) {
                 work.$run(self);

@@ -14,6 +14,7 @@ impl Simd for Portable {
     const LANES: usize = 4;
     const REGISTERS: usize = 16;
 
+    // Not `#[inline]`, as `enter` of the other sets.
     fn vectorize<W: WithSimd>(self, work: W) {
         work.with_simd(self);
     }
