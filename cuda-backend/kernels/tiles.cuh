@@ -10,12 +10,14 @@
 
 __device__ inline unsigned at_most(unsigned value, unsigned limit) { return value < limit ? value : limit; }
 
-// A tile of ROWS x COLUMNS elements, in parts of DEPTH elements of the sums. Its warps form a grid of DOWN x ALONG. A warp has 4 x 8 lanes,
-// and each lane 2 x QUADS squares of 4 x 4 elements. The squares of a lane are 16 rows and 32 columns apart.
+// A tile of ROWS x COLUMNS elements, in parts of DEPTH elements of the sums, which go through STAGES stages of shared memory. Its warps form
+// a grid of DOWN x ALONG. A warp has 4 x 8 lanes, and each lane 2 x QUADS squares of 4 x 4 elements. The squares of a lane are 16 rows and
+// 32 columns apart.
 //
 // For each element of the sums, a lane loads (2 + QUADS) * 16 bytes from shared memory for 32 * QUADS fused operations. From global memory,
 // a block loads 4 * (ROWS + COLUMNS) bytes for ROWS * COLUMNS of them: 16 operations per byte (32 FLOP) for 128 x 128.
-template <unsigned OWN_ROWS, unsigned OWN_COLUMNS, unsigned OWN_DEPTH, unsigned OWN_DOWN, unsigned OWN_ALONG> struct Tile {
+template <unsigned OWN_ROWS, unsigned OWN_COLUMNS, unsigned OWN_DEPTH, unsigned OWN_DOWN, unsigned OWN_ALONG, unsigned OWN_STAGES = 2>
+struct Tile {
     enum : unsigned {
         ROWS = OWN_ROWS,
         COLUMNS = OWN_COLUMNS,
@@ -31,7 +33,8 @@ template <unsigned OWN_ROWS, unsigned OWN_COLUMNS, unsigned OWN_DEPTH, unsigned 
         A_PITCH = ROWS + QUAD,
         B_PITCH = COLUMNS + QUAD,
         STAGE = DEPTH * (A_PITCH + B_PITCH),
-        SHARED = 2 * STAGE > STRIP * STRIP_PITCH ? 2 * STAGE : STRIP * STRIP_PITCH,
+        STAGES = OWN_STAGES,
+        SHARED = STAGES * STAGE > STRIP * STRIP_PITCH ? STAGES * STAGE : STRIP * STRIP_PITCH,
     };
     static_assert(ROWS == 32 * DOWN, "a warp has 32 rows");
 };
@@ -93,8 +96,8 @@ __device__ inline float4 quad_at(const float *from, int inside, bool whole) {
     return quad;
 }
 
-// A matrix whose lines are contiguous, or have their elements in contiguous rows. If it is WHOLE, all quads exist or do not.
-template <unsigned LINES, unsigned DEPTH, unsigned THREADS, bool WHOLE = false> struct Matrix {
+// A matrix whose lines are contiguous, or have their elements in contiguous rows.
+template <unsigned LINES, unsigned DEPTH, unsigned THREADS> struct Matrix {
     typedef Places<LINES, DEPTH, THREADS> Own;
 
     Own places;
@@ -105,7 +108,7 @@ template <unsigned LINES, unsigned DEPTH, unsigned THREADS, bool WHOLE = false> 
 
     // The lines from `first` on, and their elements from `from` to before `end`. The matrix has `all` lines of `k` elements.
     __device__ inline Matrix(const float *matrix, unsigned all, unsigned k, bool along, unsigned first, unsigned from, unsigned end)
-        : places{along}, whole(WHOLE || (along ? k : all) % QUAD == 0) {
+        : places{along}, whole((along ? k : all) % QUAD == 0) {
         Index pitch = along ? k : all;
         unsigned line = places.line(), p = places.p();
         // A tile needs no more than this of a matrix with more lines, or of longer ones.
@@ -122,7 +125,7 @@ template <unsigned LINES, unsigned DEPTH, unsigned THREADS, bool WHOLE = false> 
         for (unsigned i = 0; i < Own::EACH; i++) {
             int own_lines = lines - (int)(i * places.line_step()), own_left = left - (int)(i * places.p_step());
             bool exists = own_lines > 0 && own_left > 0;
-            quads[i] = quad_at(next + i * quad_step, exists ? places.along ? own_left : own_lines : 0, WHOLE || whole);
+            quads[i] = quad_at(next + i * quad_step, exists ? places.along ? own_left : own_lines : 0, whole);
         }
     }
 
@@ -148,7 +151,7 @@ template <typename T> struct Sums {
     // Adds the products of a part.
     __device__ inline void add(const float *a_tile, const float *b_tile) {
         const float *a = a_tile + row, *b = b_tile + column;
-#pragma unroll (T::QUADS == 2 || T::DEPTH > 8 ? 8 : 4)
+#pragma unroll (WIDTH > 4 ? T::DEPTH : T::DEPTH / 2)
         for (unsigned p = 0; p < T::DEPTH; p++) {
             float4 rows[2], columns[T::QUADS];
 #pragma unroll
@@ -158,9 +161,12 @@ template <typename T> struct Sums {
             const float(&x)[HEIGHT] = (const float(&)[HEIGHT])rows;
             const float(&y)[WIDTH] = (const float(&)[WIDTH])columns;
 #pragma unroll
-            for (unsigned i = 0; i < HEIGHT; i++)
-#pragma unroll
-                for (unsigned j = 0; j < WIDTH; j++) of[i][j] = fmaf(x[i], y[j], of[i][j]);
+            for (unsigned at = 0; at < HEIGHT * WIDTH; at++) {
+                // Of many columns, down and up the columns in turn: each operation then shares an operand with the one before.
+                unsigned down = at / HEIGHT % 2 ? HEIGHT - 1 - at % HEIGHT : at % HEIGHT;
+                unsigned i = WIDTH > 8 ? down : at / WIDTH, j = WIDTH > 8 ? at / HEIGHT : at % WIDTH;
+                of[i][j] = fmaf(x[i], y[j], of[i][j]);
+            }
         }
     }
 

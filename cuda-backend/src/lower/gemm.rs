@@ -2,12 +2,15 @@
 
 use super::Target;
 use super::linalg::Shapes;
-use super::tiles::{FLAT, NARROW, Plan, SMALL, SQUARE, Size, Tile};
+use super::tiles::{FLAT, NARROW, Plan, SMALL, SQUARE, Size, Tile, WIDE};
 use crate::lower::call::{Argument, BLOCK, KernelCall};
 use crate::ptx::Code;
 
 /// The tiles of `kernels/gemm.cu`.
-pub(super) static TILES: [Tile; 4] = [SQUARE, Tile { steps: true, ..SMALL }, NARROW, FLAT];
+pub(super) static TILES: [Tile; 4] = [SQUARE, STEPS, NARROW, FLAT];
+/// The tiles with those of `kernels/gemm_80.cu` in place of the largest one.
+static TILES_80: [Tile; 5] = [WIDE, SQUARE.through(3), STEPS, NARROW, FLAT];
+const STEPS: Tile = Tile { steps: true, ..SMALL };
 /// Largest height of a grid.
 const MAX_HEIGHT: u64 = 65535;
 
@@ -70,7 +73,8 @@ pub(super) fn lower(target: &Target, shapes: &Shapes, [a, b]: [usize; 2], end: E
     let (parts, launch): (u32, &dyn Fn(&End) -> KernelCall) = match &thin {
         Some(thin) => (thin.parts, &|end| thin.call(shapes, [a, b], end)),
         None => {
-            let plan = size.plan(&TILES, end.kind != 0, &Target { rank, ..*target });
+            let tiles: &[Tile] = if target.capability >= 80 && target.shared >= WIDE.shared() { &TILES_80 } else { &TILES };
+            let plan = size.plan(tiles, end.kind != 0, &Target { rank, ..*target });
             (plan.parts, &move |end| tiled(shapes, &size, &plan, [a, b], end))
         }
     };
@@ -90,7 +94,7 @@ pub(super) fn in_parts(parts: u32, elements: u64, columns: u32, end: End, launch
     vec![launch(&End::stored(None, Argument::Workspace)), sum]
 }
 
-/// Returns the launch of a kernel of `kernels/gemm.cu`.
+/// Returns the launch of a kernel of `kernels/gemm.cu` or `kernels/gemm_80.cu`.
 fn tiled(shapes: &Shapes, size: &Size, plan: &Plan, [a, b]: [usize; 2], end: &End) -> KernelCall {
     let Plan { tile, parts, each } = plan;
     let sizes = [size.products as u32, *each as u32];
@@ -98,9 +102,9 @@ fn tiled(shapes: &Shapes, size: &Size, plan: &Plan, [a, b]: [usize; 2], end: &En
     let sizes = sizes.map(|size| Argument::Words(vec![size]));
     let arguments = operands.into_iter().chain(sizes).chain(end.clone().arguments()).collect();
     let grid = [size.tiles(tile) as u32, size.products.min(MAX_HEIGHT) as u32, *parts];
-    let whole = if **tile == SQUARE && shapes.have_whole_quads() { "_whole" } else { "" };
-    let code = Code::stored("gemm", format!("gemm_{}_f32{whole}", tile.name()));
-    KernelCall { code, grid, block: [tile.threads, 1, 1], shared: 0, arguments }
+    let (file, name) = if tile.stages > 0 { ("gemm_80", "gemm_async") } else { ("gemm", "gemm") };
+    let code = Code::stored(file, format!("{name}_{}_f32", tile.name()));
+    KernelCall { code, grid, block: [tile.threads, 1, 1], shared: tile.shared(), arguments }
 }
 
 /// A product with at most [`ROWS`] rows, or columns: see `kernels/thin.cu`.

@@ -144,12 +144,6 @@ impl Shapes {
         self.batch.iter().map(|batch| u64::from(batch.dim)).product()
     }
 
-    /// True if the rows of both operands in memory have multiples of 4 elements.
-    pub(super) fn have_whole_quads(&self) -> bool {
-        let [a, b] = [if self.flipped[0] { self.m } else { self.k }, if self.flipped[1] { self.k } else { self.n }];
-        a.is_multiple_of(4) && b.is_multiple_of(4)
-    }
-
     /// Returns the words of the kernels' structure.
     pub(super) fn words(&self) -> Vec<u32> {
         let bits = |of: fn(&Batch) -> bool| (0..).zip(&self.batch).map(|(axis, batch)| u32::from(of(batch)) << axis).sum::<u32>();

@@ -15,12 +15,24 @@ pub(super) struct Tile {
     pub rate: f64,
     /// True if the kernel itself ends with the steps of optimizers.
     pub steps: bool,
+    /// Number of stages of shared memory through which operands come in the background, from compute capability 8.0 on. 0 if they do not.
+    pub stages: u32,
 }
 
 impl Tile {
     /// Creates a tile of this number of rows and columns, without steps.
     pub(super) const fn new([rows, columns]: [u32; 2], threads: u32, resident: u32, rate: f64) -> Tile {
-        Tile { rows, columns, threads, resident, rate, steps: false }
+        Tile { rows, columns, threads, resident, rate, steps: false, stages: 0 }
+    }
+
+    /// Returns the tile with operands that come through this number of stages.
+    pub(super) const fn through(self, stages: u32) -> Tile {
+        Tile { stages, ..self }
+    }
+
+    /// Returns the size of the dynamic shared memory of a block in bytes. In a stage, a line is longer by four elements.
+    pub(super) const fn shared(&self) -> u32 {
+        self.stages * DEPTH as u32 * (self.rows + self.columns + 2 * 4) * 4
     }
 
     /// Returns the suffix of the names of the kernels.
@@ -29,6 +41,8 @@ impl Tile {
     }
 }
 
+/// A tile with 128 elements for each thread.
+pub(super) const WIDE: Tile = Tile::new([128, 256], 256, 1, 0.97).through(3);
 /// Tiles with 64 elements for each thread.
 pub(super) const SQUARE: Tile = Tile::new([128, 128], 256, 2, 0.95);
 pub(super) const TALL: Tile = Tile::new([128, 64], 128, 3, 0.9);

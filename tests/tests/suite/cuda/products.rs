@@ -30,14 +30,20 @@ pub struct Fast {
 impl Fast {
     /// Starts an emulator with a GPU of `multiprocessors` multiprocessors.
     pub fn new(multiprocessors: u32, workspace: u64) -> Result<Fast> {
-        let emulator = Emulator::with(&format!("multiprocessors={multiprocessors}"))?;
+        Fast::with(&format!("multiprocessors={multiprocessors}"), workspace)
+    }
+
+    /// Starts an emulator with these settings of its GPU.
+    pub fn with(settings: &str, workspace: u64) -> Result<Fast> {
+        let emulator = Emulator::with(settings)?;
         let device = emulator.gpu()?.create("GPU:0", &Options { workspace, ..Options::default() })?;
         Ok(Fast { emulator, device })
     }
 
-    /// Starts GPUs on which the same product has different tiles, and one without a workspace.
-    pub fn several() -> Result<[Fast; 3]> {
-        Ok([Fast::new(1, 8 << 20)?, Fast::new(16, 0)?, Fast::new(132, 8 << 20)?])
+    /// Starts GPUs on which the same product has different tiles, one without a workspace, and a Xavier, which copies nothing in the background.
+    pub fn several() -> Result<[Fast; 4]> {
+        let xavier = Fast::with("multiprocessors=8 capability=72", 8 << 20)?;
+        Ok([Fast::new(1, 8 << 20)?, Fast::new(16, 0)?, Fast::new(132, 8 << 20)?, xavier])
     }
 
     /// Fails unless each of these kernels has run on one of the GPUs.
@@ -96,7 +102,8 @@ fn products_of_every_shape() -> Result<()> {
     }
     let tiles = [
         "gemm_128x128_f32",
-        "gemm_128x128_f32_whole",
+        "gemm_async_128x128_f32",
+        "gemm_async_128x256_f32",
         "gemm_64x64_f32",
         "gemm_128x32_f32",
         "gemm_32x128_f32",
