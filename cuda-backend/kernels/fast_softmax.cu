@@ -2,11 +2,14 @@
 // has the same order.
 //
 // A team of neighbouring threads takes a row. Each thread keeps BATCH elements in registers, so the kernel reads a row of up to 2048
-// elements once, and longer rows twice. An element takes two exponentials and a quotient, about 30 instructions for 8 bytes of f32: less
-// than half of what an H100 can execute while it waits for memory. Blocks have 256 threads and 40 registers, so sm_87 and sm_90 have 6 of
-// them at once.
+// elements once, and longer rows twice. With WIDE elements and accesses of four neighbours, it reads a row of up to 4096 elements once. An
+// element takes two exponentials and a product, about 40 instructions for 8 bytes of f32, and an H200 can execute 70 while it waits for
+// memory. Blocks have 256 threads and 40 or 48 registers, so sm_87 and sm_90 have 6 or 5 of them at once, with 80 KiB on their way.
 #include "formats.cuh"
 #include "neighbours.cuh"
+
+// Number of elements that a thread holds of a row that is a multiple of 4.
+#define WIDE 16
 
 struct Sum {
     __device__ static float both(float a, float b) { return a + b; }
@@ -20,47 +23,61 @@ struct Greatest {
 __device__ inline float exponential(float x) { return __expf(x); }
 __device__ inline float least() { return __int_as_float(0xff800000); }
 
-// A thread's elements of a row of fewer than 2^31 elements, and what is known of all the row's elements.
-template <typename Format> struct Row {
-    const typename Format::Stored *x;
+// A thread's elements of a row of fewer than 2^31 elements, and what is known of all the row's elements. A thread holds COUNT elements, and
+// each access is one of LANES neighbours, of which the row's length is a multiple. Neighbouring threads have neighbouring accesses.
+template <typename Format, unsigned COUNT, unsigned LANES> struct Row {
+    typedef typename Format::Stored Stored;
+    struct __align__(LANES * sizeof(Stored)) Lanes {
+        Stored of[LANES];
+    };
+    const Stored *x;
     unsigned extent, number, members;
-    float held[BATCH];
+    float held[COUNT];
     float greatest, sum; // The greatest element, and the sum of exp(x - greatest).
 
     // Loads elements from a position on. Those past the end are minus infinity.
-    __device__ void load(float *batch, unsigned position) const {
+    __device__ void load(unsigned position) {
 #pragma unroll
-        for (unsigned k = 0; k < BATCH; k++, position += members) batch[k] = position < extent ? Format::value(x[position]) : least();
+        for (unsigned k = 0; k < COUNT; k += LANES, position += members * LANES) {
+            bool within = position < extent;
+            Lanes lanes;
+            if (within) lanes = *(const Lanes *)(x + position);
+#pragma unroll
+            for (unsigned lane = 0; lane < LANES; lane++) held[k + lane] = within ? Format::value(lanes.of[lane]) : least();
+        }
     }
 
     // Finds the greatest element and the sum.
-    __device__ Row(const typename Format::Stored *x, unsigned extent, const Team &team)
+    __device__ Row(const Stored *x, unsigned extent, const Team &team)
         : x(x), extent(extent), number(team.number()), members(team.members), sum(0) {
         float own = least();
 #pragma unroll 1
-        for (unsigned first = number; first < extent; first += BATCH * members) {
+        for (unsigned first = number * LANES; first < extent; first += COUNT * members) {
             float before = own;
-            load(held, first);
+            load(first);
 #pragma unroll
-            for (unsigned k = 0; k < BATCH; k++) own = Greatest::both(own, held[k]);
+            for (unsigned k = 0; k < COUNT; k++) own = Greatest::both(own, held[k]);
             if (own > before) sum *= exponential(before - own);
             // While the greatest element is minus infinity, each one counts as 1. The sum becomes 0 with the first greater one.
 #pragma unroll
-            for (unsigned k = 0; k < BATCH; k++) sum += exponential(held[k] == own ? 0 : held[k] - own);
+            for (unsigned k = 0; k < COUNT; k++) sum += exponential(held[k] == own ? 0 : held[k] - own);
         }
         greatest = across<Greatest>(own, team);
         sum = across<Sum>(sum == 0 ? 0 : sum * exponential(own - greatest), team);
     }
 
-    // Calls `write(position, x - greatest)` for each element.
-    template <typename Write> __device__ void each(Write write) {
+    // Writes `value(position, x - greatest)` for each element to `y`.
+    template <typename Value> __device__ void each(Stored *y, Value value) {
 #pragma unroll 1
-        for (unsigned first = number; first < extent; first += BATCH * members) {
-            if (extent > BATCH * members) load(held, first);
+        for (unsigned first = number * LANES; first < extent; first += COUNT * members) {
+            if (extent > COUNT * members) load(first);
             unsigned own = first;
 #pragma unroll
-            for (unsigned k = 0; k < BATCH; k++, own += members) {
-                if (own < extent) write(own, held[k] - greatest);
+            for (unsigned k = 0; k < COUNT; k += LANES, own += members * LANES) {
+                Lanes lanes;
+#pragma unroll
+                for (unsigned lane = 0; lane < LANES; lane++) lanes.of[lane] = Format::stored(value(own + lane, held[k + lane] - greatest));
+                if (own < extent) *(Lanes *)(y + own) = lanes;
             }
         }
     }
@@ -77,27 +94,29 @@ __device__ inline void for_rows(Index rows, unsigned members, Each each) {
     }
 }
 
-#define SOFTMAX(dtype, Format)                                                                                                             \
+#define SOFTMAX(dtype, Format, kind, COUNT, LANES)                                                                                         \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                                    \
-        softmax_##dtype(unsigned *fault, unsigned step, const Format::Stored *x, Format::Stored *y, Index rows, unsigned extent,           \
-                        unsigned members) {                                                                                                \
+        softmax##kind##_##dtype(unsigned *fault, unsigned step, const Format::Stored *x, Format::Stored *y, Index rows, unsigned extent,   \
+                                unsigned members) {                                                                                        \
         GUARD;                                                                                                                             \
         for_rows(rows, members, [&](Index number, const Team &team) {                                                                      \
-            Row<Format> row(x + number * extent, number < rows ? extent : 0, team);                                                        \
-            row.each([&](unsigned at, float x) { y[number * extent + at] = Format::stored(exponential(x) / row.sum); }); \
+            Row<Format, COUNT, LANES> row(x + number * extent, number < rows ? extent : 0, team);                                          \
+            float share = 1 / row.sum;                                                                                                     \
+            row.each(y + number * extent, [&](unsigned, float x) { return exponential(x) * share; });                                      \
         });                                                                                                                                \
     }                                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                                    \
-        log_softmax_##dtype(unsigned *fault, unsigned step, const Format::Stored *x, Format::Stored *y, Index rows, unsigned extent,       \
-                            unsigned members) {                                                                                            \
+        log_softmax##kind##_##dtype(unsigned *fault, unsigned step, const Format::Stored *x, Format::Stored *y, Index rows,                \
+                                    unsigned extent, unsigned members) {                                                                   \
         GUARD;                                                                                                                             \
         for_rows(rows, members, [&](Index number, const Team &team) {                                                                      \
-            Row<Format> row(x + number * extent, number < rows ? extent : 0, team);                                                        \
+            Row<Format, COUNT, LANES> row(x + number * extent, number < rows ? extent : 0, team);                                          \
             float less = logf(row.sum);                                                                                                    \
-            row.each([&](unsigned at, float x) { y[number * extent + at] = Format::stored(x - less); }); \
+            row.each(y + number * extent, [&](unsigned, float x) { return x - less; });                                                    \
         });                                                                                                                                \
     }
-FOR_FORMATS(SOFTMAX)
+FOR_FORMATS(SOFTMAX, , BATCH, 1)
+FOR_FORMATS(SOFTMAX, _wide, WIDE, 4)
 
 // Softmax of 16-bit numbers along another axis than the last one, whose elements are `stride` apart. Neighbouring threads have
 // neighbouring lanes, and read them three times. A lane has `extent` elements.
@@ -143,34 +162,36 @@ struct Labels {
     __device__ long long operator[](Index row) const { return wide ? ((const long long *)of)[row] : ((const int *)of)[row]; }
 };
 
-// The loss of each row of logits. Refuses a label that is not a class.
-extern "C" __global__ void __launch_bounds__(BLOCK)
-    sparse_softmax_cross_entropy_f32(unsigned *fault, unsigned step, const float *x, const void *labels, float *loss, Index rows,
-                                     unsigned classes, unsigned members, unsigned wide) {
-    GUARD;
-    for_rows(rows, members, [&](Index number, const Team &team) {
-        Row<F32> row(x + number * classes, number < rows ? classes : 0, team);
-        if (number >= rows || team.number() > 0) return;
-        long long label = Labels{labels, wide}[number];
-        if (label < 0 || label >= classes) return refuse(fault, step);
-        loss[number] = logf(row.sum) - (row.x[label] - row.greatest);
-    });
-}
-
-// The gradient of each row of logits. Refuses a label that is not a class.
-extern "C" __global__ void __launch_bounds__(BLOCK)
-    sparse_softmax_cross_entropy_grad_f32(unsigned *fault, unsigned step, const float *x, const void *labels, const float *dloss,
-                                          float *dx, Index rows, unsigned classes, unsigned members, unsigned wide) {
-    GUARD;
-    for_rows(rows, members, [&](Index number, const Team &team) {
-        Row<F32> row(x + number * classes, number < rows ? classes : 0, team);
-        if (number >= rows) return;
-        long long label = Labels{labels, wide}[number];
-        if (label < 0 || label >= classes) refuse(fault, step);
-        float scale = dloss[number];
-        row.each([&](unsigned at, float x) {
-            float share = exponential(x) / row.sum;
-            dx[number * classes + at] = (at == label ? share - 1 : share) * scale;
-        });
-    });
-}
+// The loss of each row of logits, and its gradient. Both refuse a label that is not a class.
+#define CROSS_ENTROPY(kind, COUNT, LANES)                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(BLOCK)                                                                                    \
+        sparse_softmax_cross_entropy##kind##_f32(unsigned *fault, unsigned step, const float *x, const void *labels, float *loss,          \
+                                                 Index rows, unsigned classes, unsigned members, unsigned wide) {                          \
+        GUARD;                                                                                                                             \
+        for_rows(rows, members, [&](Index number, const Team &team) {                                                                      \
+            Row<F32, COUNT, LANES> row(x + number * classes, number < rows ? classes : 0, team);                                           \
+            if (number >= rows || team.number() > 0) return;                                                                               \
+            long long label = Labels{labels, wide}[number];                                                                                \
+            if (label < 0 || label >= classes) return refuse(fault, step);                                                                 \
+            loss[number] = logf(row.sum) - (row.x[label] - row.greatest);                                                                  \
+        });                                                                                                                                \
+    }                                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(BLOCK)                                                                                    \
+        sparse_softmax_cross_entropy_grad##kind##_f32(unsigned *fault, unsigned step, const float *x, const void *labels,                  \
+                                                      const float *dloss, float *dx, Index rows, unsigned classes, unsigned members,       \
+                                                      unsigned wide) {                                                                     \
+        GUARD;                                                                                                                             \
+        for_rows(rows, members, [&](Index number, const Team &team) {                                                                      \
+            Row<F32, COUNT, LANES> row(x + number * classes, number < rows ? classes : 0, team);                                           \
+            if (number >= rows) return;                                                                                                    \
+            long long label = Labels{labels, wide}[number];                                                                                \
+            if (label < 0 || label >= classes) refuse(fault, step);                                                                        \
+            float scale = dloss[number], share = 1 / row.sum;                                                                              \
+            row.each(dx + number * classes, [&](unsigned at, float x) {                                                                    \
+                float own = exponential(x) * share;                                                                                        \
+                return (at == label ? own - 1 : own) * scale;                                                                              \
+            });                                                                                                                            \
+        });                                                                                                                                \
+    }
+CROSS_ENTROPY(, BATCH, 1)
+CROSS_ENTROPY(_wide, WIDE, 4)

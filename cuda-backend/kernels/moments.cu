@@ -3,76 +3,80 @@
 //
 // A thread finds the sum of BATCH elements and the squares of their differences from their own mean, so that large means take no digits
 // from small variances. What threads have found is joined by the formula of Chan, Golub and LeVeque: Algorithms for Computing the Sample
-// Variance, 1983. An element takes about 15 instructions for 4 bytes, and an H100 can execute 40 while it waits for them.
+// Variance, 1983. An element takes about 15 instructions for 4 bytes, and an H200 can execute 35 while it waits for them.
 #include "elements.cuh"
 #include "formats.cuh"
 #include "neighbours.cuh"
+#include "quad.cuh"
 
-// The sum of some elements, and the sum of the squares of their differences from their mean.
-struct Sums {
-    float elements, squares;
+// The sum of some elements, and the sum of the squares of their differences from their mean. V is float, or float4 for those of four
+// neighbouring columns.
+template <typename V> struct Sums {
+    V elements, squares;
 };
 
-// Sums with the number of their elements.
-struct Moments {
-    float count;
-    Sums of;
+// Sums with the number of their elements and its inverse, which is 0 if there are none.
+template <typename V> struct Moments {
+    float count, inverse;
+    Sums<V> of;
 
-    __device__ float mean() const { return of.elements / count; }
+    __device__ static Moments with(float count, const Sums<V> &of) { return {count, count > 0 ? 1 / count : 0, of}; }
+    __device__ V mean() const { return of.elements * inverse; }
     __device__ static Moments both(const Moments &a, const Moments &b) {
-        if (b.count == 0) return a;
-        if (a.count == 0) return b;
-        float count = a.count + b.count, apart = b.mean() - a.mean(), weight = a.count / count * b.count;
-        return {count, {a.of.elements + b.of.elements, a.of.squares + b.of.squares + apart * apart * weight}};
+        Moments all = with(a.count + b.count, {a.of.elements + b.of.elements, a.of.squares + b.of.squares});
+        V apart = b.mean() - a.mean();
+        all.of.squares += apart * apart * (a.count * b.count * all.inverse);
+        return all;
     }
 };
 
 // Returns the moments of a batch, of which the first `left` elements exist, and the others are 0.
-template <unsigned COUNT> __device__ inline Moments of_batch(const float (&batch)[COUNT], unsigned left) {
-    Moments own = {(float)left, {0, 0}};
+template <typename V, unsigned COUNT> __device__ inline Moments<V> of_batch(const V (&batch)[COUNT], unsigned left) {
+    Moments<V> own = Moments<V>::with(left, {});
 #pragma unroll
     for (unsigned k = 0; k < COUNT; k++) own.of.elements += batch[k];
-    float mean = own.mean();
+    V mean = own.mean();
 #pragma unroll
     for (unsigned k = 0; k < COUNT; k++) {
-        float apart = k < left ? batch[k] - mean : 0;
-        own.of.squares += apart * apart;
+        V apart = batch[k] - mean;
+        if (k < left) own.of.squares += apart * apart;
     }
     return own;
 }
 
 // Returns the moments of the elements from row `at` to row `end`, `1 << shift` rows apart. `first` is at the first of them. Those of
 // neighbouring rows are `inner` apart.
-template <typename From>
-__device__ inline Moments share(From first, Index at, Index end, unsigned shift, Index inner) {
-    Moments all = {0, {0, 0}};
+template <typename V, typename From>
+__device__ inline Moments<V> share(From first, Index at, Index end, unsigned shift, Index inner) {
+    Moments<V> all = {};
     if (at >= end) return all;
     first.begin();
+    const unsigned batch_size = sizeof(V) == sizeof(float) ? BATCH : BATCH / 2;
     Index count = (end - at - 1 >> shift) + 1, distance = inner << shift;
 #pragma unroll 1
-    for (Index done = 0; done < count; done += BATCH, first.advance(distance * BATCH, (Index)BATCH << shift)) {
-        float batch[BATCH];
-        unsigned left = count - done < BATCH ? (unsigned)(count - done) : BATCH;
+    for (Index done = 0; done < count; done += batch_size, first.advance(distance * batch_size, (Index)batch_size << shift)) {
+        V batch[batch_size];
+        unsigned left = count - done < batch_size ? (unsigned)(count - done) : batch_size;
 #pragma unroll
-        for (unsigned k = 0; k < BATCH; k++) batch[k] = first.value(k * distance, (Index)k << shift, k < left, 0.0f);
+        for (unsigned k = 0; k < batch_size; k++) batch[k] = first.value(k * distance, (Index)k << shift, k < left, V());
         first.store();
-        all = Moments::both(all, of_batch(batch, left));
+        all = Moments<V>::both(all, of_batch(batch, left));
     }
     return all;
 }
 
 // The sums of the parts of a result.
 struct Parts {
-    const Sums *of;
+    const Sums<float> *of;
     Index extent, part;
 
     // Returns the moments of the parts from `at` to `end`, `distance` of them apart. Those of neighbouring parts are `inner` apart.
-    __device__ Moments share(Index at, Index end, Index distance, Index inner) const {
-        Moments all = {0, {0, 0}};
-#pragma unroll 1
+    __device__ Moments<float> share(Index at, Index end, Index distance, Index inner) const {
+        Moments<float> all = {};
+#pragma unroll 4
         for (; at < end; at += distance) {
             Index rows = extent - at * part;
-            all = Moments::both(all, {(float)(rows < part ? rows : part), of[at * inner]});
+            all = Moments<float>::both(all, Moments<float>::with(rows < part ? rows : part, of[at * inner]));
         }
         return all;
     }
@@ -98,36 +102,41 @@ struct Strip {
 __device__ inline Index strips(const Shape &shape, unsigned members) { return shape.outer * ((shape.inner - 1) / (BLOCK / members) + 1); }
 
 // Joins the moments of the threads of each column. Returns those of the column to the first thread. Each thread of the block calls this.
-__device__ inline Moments joined(const Moments &own, unsigned members) {
-    __shared__ Moments values[BLOCK];
+template <typename V> __device__ inline Moments<V> joined(const Moments<V> &own, unsigned members) {
+    __shared__ Moments<V> values[BLOCK];
     values[threadIdx.x] = own;
     __syncthreads();
 #pragma unroll 1
     for (unsigned half = BLOCK / 2; half >= BLOCK / members; half /= 2) {
-        if (threadIdx.x < half) values[threadIdx.x] = Moments::both(values[threadIdx.x], values[threadIdx.x + half]);
+        if (threadIdx.x < half) values[threadIdx.x] = Moments<V>::both(values[threadIdx.x], values[threadIdx.x + half]);
         __syncthreads();
     }
     // A thread writes the place next that it reads here.
     return values[threadIdx.x];
 }
 
-// Writes the mean and the variance of columns, or with several parts, their sums to `mean`.
-template <typename From>
-__device__ inline void columns(const From &x, float *mean, float *variance, const Shape &shape, unsigned members) {
+// Writes the mean and the variance of columns, or with several parts, their sums to `mean`. The last parts are the first ones that run, so
+// that the cache has the beginning of the tensor for the kernel that reads it next.
+template <typename V, typename From>
+__device__ inline void columns(const From &x, V *mean, V *variance, const Shape &shape, unsigned members) {
+    unsigned part = gridDim.y - 1 - blockIdx.y;
 #pragma unroll 1
     for (Index at = blockIdx.x; at < strips(shape, members); at += gridDim.x) {
         Strip strip(at, shape, members);
-        Index start = blockIdx.y * shape.part + strip.number, end = (blockIdx.y + 1) * shape.part;
+        Index start = part * shape.part + strip.number, end = (part + 1) * shape.part;
         if (end > shape.extent) end = shape.extent;
         Place place = {(strip.outer * shape.extent + start) * shape.inner + strip.inner, strip.inner, start, strip.outer};
-        Moments own = share(x.from(place), start, strip.within ? end : 0, __ffs(members) - 1, shape.inner);
-        Moments all = joined(own, members);
+        Moments<V> own = share<V>(x.from(place), start, strip.within ? end : 0, __ffs(members) - 1, shape.inner);
+        Moments<V> all = joined(own, members);
         if (!strip.within || strip.number > 0) continue;
         if (gridDim.y > 1) {
-            ((Sums *)mean)[(strip.outer * gridDim.y + blockIdx.y) * shape.inner + strip.inner] = all.of;
+            const unsigned lanes = sizeof(V) / sizeof(float);
+            Sums<float> *to = (Sums<float> *)mean + ((strip.outer * gridDim.y + part) * shape.inner + strip.inner) * lanes;
+#pragma unroll
+            for (unsigned lane = 0; lane < lanes; lane++) to[lane] = {((float *)&all.of.elements)[lane], ((float *)&all.of.squares)[lane]};
         } else {
             Index result = strip.outer * shape.inner + strip.inner;
-            mean[result] = all.mean(), variance[result] = all.of.squares / all.count;
+            mean[result] = all.of.elements / all.count, variance[result] = all.of.squares / all.count;
         }
     }
 }
@@ -136,6 +145,18 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     moments_f32(unsigned *fault, unsigned step, const float *x, float *mean, float *variance, Shape shape, unsigned members) {
     GUARD;
     columns(Memory<F32>{x}, mean, variance, shape, members);
+}
+
+// Four neighbouring columns in memory are one of float4.
+struct Quad {
+    typedef float4 Stored;
+    __device__ static float4 value(float4 stored) { return stored; }
+};
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    moments_quads_f32(unsigned *fault, unsigned step, const float4 *x, float4 *mean, float4 *variance, Shape shape, unsigned members) {
+    GUARD;
+    columns(Memory<Quad>{x}, mean, variance, shape, members);
 }
 
 // The parameters of the computation follow the others.
@@ -147,17 +168,17 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 
 // Joins the sums of the parts of each column.
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    moments_parts_f32(unsigned *fault, unsigned step, const Sums *x, float *mean, float *variance, Shape shape, unsigned members) {
+    moments_parts_f32(unsigned *fault, unsigned step, const Sums<float> *x, float *mean, float *variance, Shape shape, unsigned members) {
     GUARD;
     Index parts = (shape.extent - 1) / shape.part + 1;
 #pragma unroll 1
     for (Index at = blockIdx.x; at < strips(shape, members); at += gridDim.x) {
         Strip strip(at, shape, members);
         Parts own = {x + strip.outer * parts * shape.inner + strip.inner, shape.extent, shape.part};
-        Moments all = joined(own.share(strip.number, strip.within ? parts : 0, members, shape.inner), members);
+        Moments<float> all = joined(own.share(strip.number, strip.within ? parts : 0, members, shape.inner), members);
         if (!strip.within || strip.number > 0) continue;
         Index result = strip.outer * shape.inner + strip.inner;
-        mean[result] = all.mean(), variance[result] = all.of.squares / all.count;
+        mean[result] = all.of.elements / all.count, variance[result] = all.of.squares / all.count;
     }
 }
 
@@ -171,55 +192,67 @@ struct Sum {
 __device__ inline void row_begins(float mean, float variance, Index row, unsigned within, unsigned first) {
     asm volatile("// row begins %0 %1 %2 %3 %4" ::"f"(mean), "f"(variance), "l"(row), "r"(within), "r"(first));
 }
-__device__ inline void row_element(float x, Index element, Index column, Index row, unsigned within) {
-    asm volatile("// row element %0 %1 %2 %3 %4" ::"f"(x), "l"(element), "l"(column), "l"(row), "r"(within));
+__device__ inline void row_element(const float (&x)[1], Index element, Index column, Index row, unsigned within) {
+    asm volatile("// row element %0 %1 %2 %3 %4" ::"f"(x[0]), "l"(element), "l"(column), "l"(row), "r"(within));
+}
+__device__ inline void row_element(const float (&x)[4], Index element, Index column, Index row, unsigned within) {
+    asm volatile("// row element %0 %1 %2 %3 %4 %5 %6 %7"
+                 ::"f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "l"(element), "l"(column), "l"(row), "r"(within));
 }
 __device__ inline void row_stores() { asm volatile("// row stores" ::: "memory"); }
 
-// Normalizes rows of `extent` elements: a team of neighbouring threads takes one row. A thread holds COUNT elements, so that a row of up
-// to COUNT times 256 is read once. A longer one is read twice, the second time from the cache.
-template <unsigned COUNT>
+// Normalizes rows of `extent` elements, a multiple of LANES: a team of neighbouring threads takes one row. A thread holds COUNT accesses of
+// LANES elements, so that a row of up to COUNT * LANES * 256 elements is read once. A longer one is read twice, the second time from the
+// cache.
+template <unsigned COUNT, unsigned LANES>
 __device__ inline void normalize(const float *x, Index rows, unsigned extent, unsigned members) {
+    struct __align__(4 * LANES) Lanes {
+        float of[LANES];
+    };
     Team team = {members};
-    unsigned number = team.number(), shift = __ffs(members) - 1;
+    unsigned number = team.number() * LANES, distance = members * LANES;
 #pragma unroll 1
     for (Index first = (Index)blockIdx.x * team.count(); first < rows; first += (Index)gridDim.x * team.count()) {
         Index row = first + team.own(), start = row * extent;
         unsigned end = row < rows ? extent : 0;
-        float held[COUNT];
+        Lanes held[COUNT];
         auto load = [&](unsigned from) {
 #pragma unroll
-            for (unsigned k = 0; k < COUNT; k++) held[k] = from + k * members < end ? x[start + from + k * members] : 0;
+            for (unsigned k = 0; k < COUNT; k++, from += distance) {
+                held[k] = from < end ? *(const Lanes *)(x + start + from) : Lanes();
+            }
         };
-        Moments own = {0, {0, 0}};
+        Moments<float> own = {};
 #pragma unroll 1
-        for (unsigned from = number; from < end; from += COUNT * members) {
-            unsigned left = (end - from - 1 >> shift) + 1;
+        for (unsigned from = number; from < end; from += COUNT * distance) {
+            unsigned left = ((end - from - 1) / LANES >> __ffs(members) - 1) + 1;
             load(from);
-            own = Moments::both(own, of_batch(held, left < COUNT ? left : COUNT));
+            own = Moments<float>::both(own, of_batch((const float (&)[COUNT * LANES])held, (left < COUNT ? left : COUNT) * LANES));
         }
         float mean = across<Sum>(own.of.elements, team) / extent, apart = own.count == 0 ? 0 : own.mean() - mean;
         float variance = across<Sum>(own.of.squares + apart * apart * own.count, team) / extent;
-        row_begins(mean, variance, row, row < rows, row < rows && number == 0);
+        row_begins(mean, variance, row, row < rows, row < rows && team.number() == 0);
 #pragma unroll 1
-        for (unsigned from = number; from < end; from += COUNT * members) {
-            if (extent > COUNT * members) load(from);
+        for (unsigned from = number; from < end; from += COUNT * distance) {
+            if (extent > COUNT * distance) load(from);
+            unsigned at = from;
 #pragma unroll
-            for (unsigned k = 0; k < COUNT; k++) {
-                unsigned at = from + k * members;
-                row_element(held[k], start + at, at, row, at < end);
-                if (k % BATCH == BATCH - 1) row_stores();
+            for (unsigned k = 0; k < COUNT; k++, at += distance) {
+                row_element(held[k].of, start + at, at, row, at < end);
+                if (LANES > 1 || k % BATCH == BATCH - 1) row_stores();
             }
         }
     }
 }
 
 // The parameters of the computation follow the others.
-#define NORMALIZE(COUNT)                                                                                                                   \
+#define NORMALIZE(kind, COUNT, LANES)                                                                                                      \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                                    \
-        normalize_##COUNT##_f32(unsigned *fault, unsigned step, const float *x, Index rows, unsigned extent, unsigned members) {           \
+        normalize##kind##_f32(unsigned *fault, unsigned step, const float *x, Index rows, unsigned extent, unsigned members) {             \
         GUARD;                                                                                                                             \
-        normalize<COUNT>(x, rows, extent, members);                                                                                        \
+        normalize<COUNT, LANES>(x, rows, extent, members);                                                                                 \
     }
-NORMALIZE(8)
-NORMALIZE(16)
+NORMALIZE(_8, 8, 1)
+NORMALIZE(_16, 16, 1)
+NORMALIZE(_wide_8, 2, 4)
+NORMALIZE(_wide_16, 4, 4)

@@ -21,8 +21,8 @@ const CLOSING: &str = "// closing ";
 /// Comment where a kernel knows the mean and the variance of a row. The registers with both, the number of the row, the condition, and that
 /// for stores follow.
 const ROW: &str = "// row begins ";
-/// Comment in the place of an element of a row. The registers with the element, its number, those of its column and of its row, and the
-/// condition follow.
+/// Comment in the place of neighbouring elements of a row. The registers with the elements, one or four, the number of the first element,
+/// those of its column and of its row, and the condition follow.
 const ELEMENT: &str = "// row element ";
 /// Comment after some elements of a row, where results are stored.
 const ROW_STORES: &str = "// row stores";
@@ -144,15 +144,18 @@ impl Opening {
     /// Computes what has one value for each element of a row.
     fn element(&self, writer: &mut Writer, sizes: &[String], bases: &[String], row: &Row, registers: &str) -> Result<()> {
         let registers: Vec<&str> = registers.split_whitespace().collect();
-        let &[x, element, column, number, within] = registers.as_slice() else { return Err(Error::Internal) };
+        let &[ref elements @ .., element, column, number, within] = registers.as_slice() else { return Err(Error::Internal) };
         let within = writer.set("pred", "setp.ne.u32", &[within, "0"]);
         (writer.element, writer.within, writer.defers) = (element.to_string(), Some(within), true);
-        let mut loaded = self.program.load(writer, sizes, bases, &self.place(column, number), 1, |varies| self.by_column(varies));
+        let place = self.place(column, number);
+        let mut loaded = self.program.load(writer, sizes, bases, &place, elements.len(), |varies| self.by_column(varies));
         loaded.iter_mut().zip(&row.loaded).for_each(|(own, early)| own.extend_from_slice(early));
-        let (given, mut results) = ([row.given.as_slice(), &[x.to_string()]].concat(), row.results.clone());
-        let range = self.by_row..self.program.calls.len();
-        self.program.compute(writer, range.clone(), &loaded, &given, 0, &mut results)?;
-        self.program.store(writer, range, bases, &[results]);
+        let (range, mut results) = (self.by_row..self.program.calls.len(), vec![row.results.clone(); elements.len()]);
+        for (lane, (x, results)) in elements.iter().zip(&mut results).enumerate() {
+            let given = [row.given.as_slice(), &[x.to_string()]].concat();
+            self.program.compute(writer, range.clone(), &loaded, &given, lane, results)?;
+        }
+        self.program.store(writer, range, bases, &results);
         Ok(())
     }
 

@@ -11,6 +11,9 @@ use gradlet_core::{DType, Result, TensorType};
 
 /// Number of elements that a thread loads before it uses them.
 const BATCH: u64 = 8;
+/// Number of elements that a thread holds of a row of softmax that is a multiple of [`LANES`], which are loaded and stored at once.
+const WIDE_BATCH: u64 = 16;
+const LANES: u32 = 4;
 /// Width in columns from which neighbouring threads read whole lines of the cache.
 const WIDE: u64 = 32;
 /// Number of blocks for each multiprocessor with which it is full.
@@ -68,7 +71,7 @@ impl Shape {
 
     /// Sets the number of threads for a result: as many as have about a batch of elements, but so few that neighbouring threads still have
     /// many columns.
-    fn with_members(mut self) -> Shape {
+    pub(super) fn with_members(mut self) -> Shape {
         self.members = self.part.div_ceil(BATCH).next_power_of_two().min(most_members(self.inner));
         self
     }
@@ -79,10 +82,10 @@ impl Shape {
         if self.inner == 1 { self.outer.div_ceil(width) } else { self.outer * self.inner.div_ceil(width) }
     }
 
-    /// Divides the rows into parts, if there are too few results to fill the GPU. The parts of a result have at most `room` values.
-    pub(super) fn with_parts(mut self, multiprocessors: u64, room: u64) -> Shape {
+    /// Divides the rows into parts, if there are too few results for `most` blocks. The parts of a result have at most `room` values.
+    pub(super) fn with_parts(mut self, most: u64, room: u64) -> Shape {
         let all = self.extent.saturating_mul(u64::from(BLOCK) / self.members.max(1)) / LEAST;
-        let parts = (multiprocessors * FULL / self.blocks()).min(all).min(room);
+        let parts = (most / self.blocks()).min(all).min(room);
         if parts > 1 {
             self.part = self.extent.div_ceil(parts);
         }
@@ -130,7 +133,8 @@ impl Shape {
     /// Returns the launches that reduce `x` to `results` results at `y`.
     pub(super) fn calls(self, job: &Job<'_>, x: &Elements, y: Argument, results: u64) -> Vec<KernelCall> {
         let size = if job.dtype() == DType::Bool { 1 } else { 4 };
-        let shape = self.with_parts(job.target.multiprocessors.into(), job.target.workspace / (results * size).max(1));
+        let most = FULL * u64::from(job.target.multiprocessors);
+        let shape = self.with_parts(most, job.target.workspace / (results * size).max(1));
         let divisor = if job.op.code == code::mean { shape.extent } else { 0 };
         if shape.parts() == 1 {
             return vec![shape.call(job, x, y, divisor)];
@@ -189,12 +193,13 @@ pub(super) fn cross_entropy(job: &Job<'_>, rows: &Lanes, wide: Argument) -> Opti
 
 /// Returns the launch of a kernel whose teams take rows. Its `last` arguments stand after the number of members.
 fn rows(job: &Job<'_>, rows: &Lanes, last: &[Argument]) -> KernelCall {
-    let members = u64::from(rows.extent).div_ceil(BATCH).next_power_of_two().min(BLOCK.into());
+    let (kind, batch) = if rows.extent.is_multiple_of(LANES) { ("_wide", WIDE_BATCH) } else { ("", BATCH) };
+    let members = u64::from(rows.extent).div_ceil(batch).next_power_of_two().min(BLOCK.into());
     let mut arguments = operands(job);
     arguments.extend([Argument::Wide(rows.count), Argument::Words(vec![rows.extent]), Argument::Words(vec![members as u32])]);
     arguments.extend_from_slice(last);
     let blocks = looping(rows.count.div_ceil(u64::from(BLOCK) / members), &job.target);
-    let code = Code::stored("fast_softmax", format!("{}_{}", job.op.name, job.dtype()));
+    let code = Code::stored("fast_softmax", format!("{}{kind}_{}", job.op.name, job.dtype()));
     KernelCall { code, grid: [blocks, 1, 1], block: [BLOCK, 1, 1], shared: 0, arguments }
 }
 
@@ -208,7 +213,7 @@ mod tests {
 
     /// Returns the number of parts of a reduction on a GPU of 16 multiprocessors, and the number of threads for each result.
     fn divided(dims: &[u32], reduced: &[u32]) -> (u64, u64) {
-        let shape = shape(dims, reduced).unwrap().with_parts(16, 1 << 20);
+        let shape = shape(dims, reduced).unwrap().with_parts(16 * FULL, 1 << 20);
         (shape.parts(), shape.members)
     }
 

@@ -1,6 +1,6 @@
 //! Mean and variance of the same tensor, which one kernel finds in one pass, for devices that are not strict.
 
-use super::fast::{self, Elements, Shape, looping};
+use super::fast::{Elements, Shape, looping};
 use super::group::opened;
 use super::{Groups, normalize};
 use crate::lower::Target;
@@ -14,6 +14,10 @@ use gradlet_core::{DType, Error, Result, TensorType};
 const FILE: &str = "moments";
 /// Least number of elements of a result, if they are neighbours. Then each thread of a block has some.
 const LONG: u64 = 2048;
+/// Number of blocks for each multiprocessor, if the rows have parts. While some of them begin or end, others keep the memory busy.
+const FULL: u64 = 16;
+/// Number of blocks for each multiprocessor from which on a thread takes four neighbouring columns.
+const MANY: u64 = 4;
 
 /// True if these members find a mean and a variance: some that compute the elements, if they are not in memory, then the mean, differences
 /// from it, their squares, and the mean of the squares.
@@ -56,8 +60,12 @@ pub(crate) fn group(members: &[Member], target: &Target) -> Result<Grouped> {
 
 /// Returns the launches that write mean and variance of `x`.
 fn calls(shape: Shape, x: Elements, results: [Argument; 2], target: &Target) -> Vec<KernelCall> {
-    let room = target.workspace / (shape.outer * shape.inner * 8).max(1);
-    let shape = shape.with_parts(target.multiprocessors.into(), room);
+    let (room, multiprocessors) = (target.workspace / (shape.outer * shape.inner * 8).max(1), u64::from(target.multiprocessors));
+    let (columns, divided) = (shape.inner, |shape: Shape| shape.with_parts(FULL * multiprocessors, room));
+    let in_memory = matches!(x, Elements::Memory(_)) && columns % 4 == 0 && columns > 4;
+    let quads = in_memory.then(|| divided(Shape { inner: columns / 4, ..shape }.with_members()));
+    let quads = quads.filter(|quads| quads.blocks() * quads.parts() >= MANY * multiprocessors);
+    let (shape, entry) = quads.map_or((divided(shape), "moments_f32"), |quads| (quads, "moments_quads_f32"));
     let parts = shape.parts();
     let to = if parts == 1 { results.clone() } else { [Argument::Workspace, Argument::Workspace] };
     let (x, opening) = match x {
@@ -70,15 +78,15 @@ fn calls(shape: Shape, x: Elements, results: [Argument; 2], target: &Target) -> 
         let grid = [looping(shape.blocks(), target), parts as u32, 1];
         KernelCall { code, grid, block: [BLOCK, 1, 1], shared: 0, arguments }
     };
-    let mut calls = vec![call(Code::stored(FILE, "moments_f32".into()), x, to, &shape, parts)];
+    let mut calls = vec![call(Code::stored(FILE, entry.into()), x, to, &shape, parts)];
     if let Some((opening, others)) = opening {
         calls[0].code = Code::Opened { file: FILE, entry: "moments_opening_f32".into(), opening };
         calls[0].arguments.extend(others);
     }
     if parts > 1 {
-        let members = parts.next_power_of_two().min(fast::most_members(shape.inner));
+        let members = parts.next_power_of_two().min(BLOCK.into());
         let code = Code::stored(FILE, "moments_parts_f32".into());
-        calls.push(call(code, Some(Argument::Workspace), results, &Shape { members, ..shape }, 1));
+        calls.push(call(code, Some(Argument::Workspace), results, &Shape { members, inner: columns, ..shape }, 1));
     }
     calls
 }
@@ -116,8 +124,10 @@ mod tests {
     fn few_columns_have_parts() {
         assert_eq!(launches([64, 4096]), [("moments_f32".into(), [128, 1, 1])]);
         let [(first, grid), (last, one)] = launches([1 << 20, 8]).try_into().unwrap();
-        assert_eq!((first.as_str(), last.as_str(), grid[0], one), ("moments_f32", "moments_parts_f32", 1, [1, 1, 1]));
-        assert!(grid[1] > 64, "{grid:?}");
+        assert_eq!((first.as_str(), last.as_str(), grid[0], one), ("moments_quads_f32", "moments_parts_f32", 1, [8, 1, 1]));
+        assert_eq!(grid[1], 256);
+        let [(first, grid), (_, one)] = launches([1 << 20, 7]).try_into().unwrap();
+        assert_eq!((first.as_str(), grid, one), ("moments_f32", [1, 256, 1], [7, 1, 1]));
     }
 
     #[test]

@@ -49,13 +49,17 @@ pub(crate) fn group(members: &[Member], target: &Target) -> Result<Grouped> {
     let (program, lengths, inputs, outputs) = elementwise::program(&own, Some(stretches))?;
     let sizes = lengths.iter().take(lengths.len() - 1).map(|&length| Argument::Wide(length));
     let operands = (0..inputs.len()).map(|index| Argument::Input(index + 1)).chain((0..outputs.len()).map(Argument::Output));
+    // Four neighbours are one access, if they are neighbours in all tensors, and have at most 16 bytes.
+    let mut types = program.loads.iter().map(|load| load.dtype).chain(program.stored().map(|call| call.result));
+    let kind = if lengths[0] % 4 == 0 && types.all(|dtype| dtype.size() <= 4) { "wide_" } else { "" };
+    drop(types);
     let held = HELD.into_iter().find(|held| shape.extent <= held * u64::from(BLOCK)).unwrap_or(HELD[1]);
     let members = shape.extent.div_ceil(HELD[0]).next_power_of_two().min(BLOCK.into());
     let words = [shape.extent, members].map(|number| Argument::Words(vec![number as u32]));
     let arguments = [Argument::Input(0), Argument::Wide(shape.outer)].into_iter().chain(words);
     let opening = Opening { axes: divided(&lengths, ends), program, by_row };
     let call = KernelCall {
-        code: Code::Opened { file: "moments", entry: format!("normalize_{held}_f32"), opening },
+        code: Code::Opened { file: "moments", entry: format!("normalize_{kind}{held}_f32"), opening },
         grid: [looping(shape.outer.div_ceil(u64::from(BLOCK) / members), target), 1, 1],
         block: [BLOCK, 1, 1],
         shared: 0,
@@ -198,7 +202,7 @@ mod tests {
     fn a_normalization_is_one_launch() {
         let Grouped { calls, inputs, outputs } = lowered(500, 4096, &[500, 1]).unwrap();
         let [KernelCall { code: Code::Opened { entry, opening, .. }, grid, .. }] = &calls[..] else { panic!("{calls:?}") };
-        assert_eq!((entry.as_str(), grid, opening.by_row, opening.axes), ("normalize_16_f32", &[500, 1, 1], 4, [1, 0, 1]));
+        assert_eq!((entry.as_str(), grid, opening.by_row, opening.axes), ("normalize_wide_16_f32", &[500, 1, 1], 4, [1, 0, 1]));
         // The rows, a number and the factors of columns. Mean, variance, factors of rows; differences and results.
         assert_eq!((inputs.len(), outputs.iter().map(|slot| slot.offset >> 32).collect::<Vec<_>>()), (3, vec![1, 4, 6, 3, 7]));
         let reads: Vec<u8> = opening.program.loads.iter().map(|load| load.varies).collect();

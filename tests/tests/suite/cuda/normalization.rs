@@ -69,8 +69,18 @@ fn moments_take_one_pass() -> Result<()> {
     for compute in [moments as Compute, moments_of_a_sum] {
         for mean in [0.0, 1000.0] {
             // Few and many columns, some of them at the end of a strip, and a block of columns for each image.
-            for (dims, axes) in [(&[300, 7][..], &[0][..]), (&[4, 5, 6, 40], &[0, 1, 2]), (&[2, 130, 33], &[1]), (&[1, 5], &[0])] {
-                assert!(check(compute, dims, axes, mean)?.len() <= 2);
+            for (dims, axes) in [
+                (&[300, 7][..], &[0][..]),
+                (&[4, 5, 6, 40], &[0, 1, 2]),
+                (&[2, 130, 33], &[1]),
+                (&[1, 5], &[0]),
+                // Four neighbouring columns at once.
+                (&[256, 2052], &[0]),
+            ] {
+                let names = check(compute, dims, axes, mean)?;
+                assert!(names.len() <= 2);
+                let quads = names.iter().any(|name| ["moments_quads_f32", "moments_opening_f32"].contains(&name.as_str()));
+                assert!(dims[0] != 256 || quads, "{names:?}");
             }
             // Parts of columns, of long rows, and of all.
             for (dims, axes) in [(&[5000, 3][..], &[0][..]), (&[3, 20_000], &[1]), (&[30_001], &[0])] {
