@@ -20,9 +20,11 @@ pub(crate) fn is_plain(graph: &Graph, node: &Node) -> bool {
 }
 
 /// Returns the order in which each product stands directly before the first node that reads it, if only small elementwise nodes were
-/// between them, such as those that compute the factors of a normalization. The small nodes are then before the product.
+/// between them, such as those that compute the factors of a normalization. The small nodes are then before the product. They are also
+/// before elementwise nodes that may be one group without them.
 pub(crate) fn brought_together(graph: &Graph, order: &[usize]) -> Vec<usize> {
     let mut order = order.to_vec();
+    small_ones_first(graph, &mut order);
     for at in (0..order.len()).rev().filter(|&at| is_product(graph, &graph.nodes[order[at]])).collect::<Vec<_>>() {
         let value = graph.nodes[order[at]].outputs[0];
         let reads = |index: &usize| graph.nodes[*index].inputs.contains(&value);
@@ -36,11 +38,27 @@ pub(crate) fn brought_together(graph: &Graph, order: &[usize]) -> Vec<usize> {
     order
 }
 
-/// True if `node` computes fewer elements than `value` has, and may run earlier.
+/// Moves small nodes that stand between elementwise nodes with the same number of elements before all of these, such as those that compute
+/// the moving statistics of a normalization.
+fn small_ones_first(graph: &Graph, order: &mut [usize]) {
+    let elements = |id: ValueId| graph.values[id].tensor_type.shape.elements();
+    let value = |index: usize| graph.nodes[index].outputs.first().copied().filter(|_| is_by_element(&graph.nodes[index]));
+    for at in 0..order.len() {
+        let Some(large) = value(order[at]) else { continue };
+        let is_small = |index: &&usize| is_small(graph, &graph.nodes[**index], large);
+        let is_large = |index: &&usize| value(**index).is_some_and(|value| elements(value) == elements(large));
+        let small = order[..at].iter().rev().take_while(is_small).count();
+        let others = order[..at - small].iter().rev().take_while(is_large).count();
+        order[at - small - others..at].rotate_left(others);
+    }
+}
+
+/// True if `node` computes fewer elements than `value` has, and may run earlier. Without elements, it could read `value`.
 fn is_small(graph: &Graph, node: &Node, value: ValueId) -> bool {
     let elements = |id: ValueId| graph.values[id].tensor_type.shape.elements();
     let refuses = node.inputs.first().is_none_or(|&input| node.op.may_refuse(graph.values[input].tensor_type.dtype));
-    is_by_element(node) && !refuses && node.outputs.iter().all(|&id| elements(id) < elements(value) && !is_assigned(graph, id))
+    let is_smaller = |id: ValueId| (Some(1)..elements(value)).contains(&elements(id));
+    is_by_element(node) && !refuses && node.outputs.iter().all(|&id| is_smaller(id) && !is_assigned(graph, id))
 }
 
 /// True if a variable gets the value.
@@ -133,7 +151,26 @@ mod tests {
         add(&ops::mul::OP, &[product, factor], scaled);
         add(&ops::exp::OP, &[x], large);
         assert_eq!(brought_together(&graph, &[0, 1, 2, 3]), [1, 0, 2, 3]);
-        // A node with as many elements stays where it is.
-        assert_eq!(brought_together(&graph, &[0, 3, 1, 2]), [0, 3, 1, 2]);
+        // A node with as many elements stays after the product.
+        assert_eq!(brought_together(&graph, &[0, 3, 1, 2]), [0, 1, 3, 2]);
+    }
+
+    #[test]
+    fn small_nodes_run_before_large_ones_that_they_divide() {
+        let mut graph = Graph::default();
+        let sizes = [[4, 4], [4, 4], [1, 4], [1, 1], [4, 4], [4, 4], [1, 0]];
+        let tensors = sizes.map(|dims| TensorType::new(DType::F32, Shape::new(&dims).unwrap()));
+        let x = graph.value(tensors[0], Origin::Input(0));
+        let values = tensors.map(|tensor_type| graph.value(tensor_type, Origin::Node));
+        for (index, &value) in values.iter().enumerate() {
+            let (op, attributes) = if index == 5 { (&ops::sum::OP, alloc::vec![0]) } else { (&ops::exp::OP, Vec::new()) };
+            graph.nodes.push(Node::new(op, attributes, alloc::vec![x], alloc::vec![value]));
+        }
+        // Large ones are 0, 1 and 4, small ones 2 and 3. Node 5 is a reduction, and node 6 has no elements.
+        assert_eq!(brought_together(&graph, &[0, 1, 2, 3, 4]), [2, 3, 0, 1, 4]);
+        assert_eq!(brought_together(&graph, &[0, 2, 1, 3, 4]), [2, 3, 0, 1, 4]);
+        for others in [[0, 1, 2, 3], [5, 2, 3, 4], [0, 2, 5, 4], [0, 6, 1, 4]] {
+            assert_eq!(brought_together(&graph, &others), others);
+        }
     }
 }

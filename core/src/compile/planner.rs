@@ -9,7 +9,8 @@
 //!    the node that frees the most memory ([`order`](crate::compile::order)).
 //! 4. In each order, values that can share bytes become one storage area, which lives from its first writer to its last reader. The largest
 //!    area gets the lowest offset that is free for its whole lifetime, then the next largest ([`lifetimes`](crate::compile::lifetimes)).
-//!    The planner takes the order that needs less scratch memory.
+//!    The planner takes the order that needs less scratch memory. For a device that joins neighbours, it takes that of the trace, unless
+//!    the other one needs a quarter less: there, more neighbours can be joined, and fewer nodes wait for memory that others still use.
 //! 5. For a host, neighbouring nodes are fused. Groups are split again while the plan needs more scratch memory than without fusion
 //!    ([`fuse`](crate::compile::fuse)).
 
@@ -47,7 +48,9 @@ fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
     let orders = [in_order(&edges), lowest_first(&graph, &edges, target)];
     let layouts = orders.map(|order| Layout::new(&graph, &decided, order.into_iter().map(Step::single).collect(), target));
     let [first, second] = layouts.map(|layout| (layout.place(), layout));
-    let (mut placement, mut layout) = if second.0.scratch < first.0.scratch { second } else { first };
+    let joins_neighbours = matches!(target, Target::Host(fusion) if fusion.neighbours);
+    let most = if joins_neighbours { first.0.scratch / 4 * 3 } else { first.0.scratch };
+    let (mut placement, mut layout) = if second.0.scratch < most { second } else { first };
     if let Target::Host(fusion) = target {
         (placement, layout) = fuse(&graph, &decided, (placement, layout), fusion);
     }
@@ -77,5 +80,44 @@ fn fuse<'g>(graph: &'g Graph, decided: &Decisions, single: (Placement, Layout<'g
         steps = layout.steps;
         let apart = steps[largest].nodes.clone().into_iter().map(Step::single);
         steps.splice(largest..=largest, apart);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::dtype::DType;
+    use crate::base::shape::{Shape, TensorType};
+    use crate::ops::{add, broadcast_to, mul, sum};
+    use crate::tensor::graph::{Node, Origin};
+    use crate::tensor::scope::Op;
+
+    /// Returns the order of the nodes in the plan of a graph. In the order of its trace, `rows` rows and two others have memory at once. In
+    /// the lowest order, each has it alone.
+    fn order(rows: u32, fusion: Fusion) -> Vec<usize> {
+        let mut graph = Graph::default();
+        let of = |dims: &[u32]| TensorType::new(DType::F32, Shape::new(dims).unwrap());
+        let x = graph.value(of(&[]), Origin::Input(0));
+        graph.inputs.push(x);
+        let mut node = |op: &'static Op, attributes: &[u32], inputs: &[_], dims: &[u32]| {
+            let output = graph.value(of(dims), Origin::Node);
+            graph.nodes.push(Node::new(op, attributes.to_vec(), inputs.to_vec(), alloc::vec![output]));
+            output
+        };
+        let [whole, one, other] = [rows, 1, 1].map(|rows| node(&broadcast_to::OP, &[rows, 4096], &[x], &[rows, 4096]));
+        let sums = [one, other].map(|row| node(&sum::OP, &[0, 0, 1], &[row], &[]));
+        let factor = node(&add::OP, &[], &sums, &[]);
+        let product = node(&mul::OP, &[], &[whole, factor], &[rows, 4096]);
+        let result = node(&sum::OP, &[0, 0, 1], &[product], &[]);
+        graph.outputs.push(result);
+        plan(&graph, Target::Host(fusion)).steps.into_iter().flat_map(|step| step.nodes).collect()
+    }
+
+    #[test]
+    fn neighbours_are_worth_some_memory() {
+        let joins = Fusion { block: 0, registers: true, neighbours: true, ..Fusion::NONE };
+        let (trace, lowest) = ([0, 1, 2, 3, 4, 5, 6, 7], [1, 3, 2, 4, 5, 0, 6, 7]);
+        assert_eq!([order(8, Fusion::NONE), order(8, joins)], [lowest, trace]);
+        assert_eq!(order(2, joins), lowest);
     }
 }

@@ -27,9 +27,12 @@ pub(super) fn join(steps: &mut [Step], merged: &mut [Option<Merged>], target: &T
             last
         } else if reduce::moments::group(&members, target).is_ok() {
             let (step, next) = steps[at..=at + alone].split_at_mut(1);
-            if stored_later(&step[0], next, target) {
-                let difference = members.len() - 3;
-                members[difference].kept = None;
+            let (difference, mut others) = (members.len() - 3, members.clone());
+            others[difference].kept = None;
+            if are_apart(&others, difference) && stored_later(&step[0], next, target) {
+                members = others;
+            } else if !are_apart(&members, difference) {
+                continue;
             }
             at
         } else {
@@ -154,7 +157,7 @@ fn moments(first: &Step, second: &Step) -> Option<Vec<Member>> {
     members.push(Member { inputs: from_mean, ..difference.clone() });
     members.push(Member { inputs: vec![value(base, tensor_type); 2], ..square.clone() });
     members.push(Member { inputs: vec![value(base + 1, tensor_type)], ..variance.clone() });
-    are_apart(&members, base).then_some(members)
+    Some(members)
 }
 
 /// Returns the members of a step that ends with a mean of f32.

@@ -1,7 +1,7 @@
 //! Means and variances, and what is computed with them, on a device that is not strict. Their kernels read a tensor once.
 
 use gradlet::cuda::Options;
-use gradlet_core::{Device, Eager, Function, Result, Scope, Tensor};
+use gradlet_core::{DType, Device, Eager, Function, Result, Scope, Tensor};
 use gradlet_tests::gpu::Emulator;
 use gradlet_tests::random::Random;
 
@@ -156,6 +156,21 @@ fn columns_are_normalized_in_two_passes() -> Result<()> {
             // The moments, the factors, the results, and one for each result that is alone.
             assert!(names[..].contains(&"moments_f32".to_string()) && names.len() <= 3 + last, "{names:?}");
         }
+    }
+    Ok(())
+}
+
+/// Normalizes numbers of 16 bits, in whose memory the differences have their place.
+fn narrow_and_more(x: &Tensor, axes: &[i32]) -> Result<Vec<Tensor>> {
+    let narrow = Tensor::concat(&[x.cast(DType::Bf16)?, x.cast(DType::Bf16)?], 0)?;
+    layer_norm_and_more(&narrow.cast(x.dtype())?, axes)
+}
+
+#[test]
+fn narrow_columns_are_normalized_in_two_passes() -> Result<()> {
+    for (dims, axes) in [(&[300, 7][..], &[0][..]), (&[2, 60, 50, 3], &[0, 1, 2])] {
+        let names = check(narrow_and_more, dims, axes, 1.0)?;
+        assert!(names.contains(&"moments_opening_f32".to_string()), "{names:?}");
     }
     Ok(())
 }
