@@ -15,7 +15,7 @@ const PIXELS: u32 = 4;
 const TAPS: u32 = 3;
 const LANES: u32 = 32;
 /// Smallest number of pixels of a part of such a sum, and largest number of parts.
-const SHORTEST: u64 = 256;
+const SHORTEST: u64 = 32;
 const MOST: u64 = 64;
 
 /// Returns the launches of a depthwise convolution or of one of its gradients.
