@@ -1,19 +1,19 @@
 //! The steps of a compiled function: each run of kernels is a CUDA graph, which the driver launches at once.
 
-use crate::device::arrival::Early;
+use crate::device::arrival::{Early, Landing, MOST, early};
 use crate::device::launch::{Operand, Ready};
 use crate::device::merge::{Merged, merge, overlap};
 use crate::device::moments;
 use crate::device::order::{Effects, order};
 use crate::device::{NO_FAULT, Shared, Work, may_refuse};
 use crate::driver::Driver;
-use crate::driver::api::{CopyEnd, CopyNode, DEVICE, HOST, Handle};
+use crate::driver::api::Handle;
 use crate::gpu::cublaslt::Places;
 use crate::gpu::stream::{NO_TIME, destroy_events, new_event};
 use crate::lower::product::Product;
 use crate::lower::{self, Target};
 use gradlet_core::device::{Launch, Placed, Recorded, Slot, Step, StepOp};
-use gradlet_core::{Error, Result, TensorType};
+use gradlet_core::{DType, Error, Result, Shape, TensorType};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -205,6 +205,11 @@ impl Prepared {
         self.outputs.iter().filter(|slot| slot.base != 0)
     }
 
+    /// Returns the operands that the launches read.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &Slot> {
+        self.inputs.iter()
+    }
+
     fn name(&self) -> &str {
         self.op.as_ref().map_or("a group", |op| op.op.name)
     }
@@ -276,7 +281,7 @@ fn placed<'s>(op: &'s StepOp, bases: &[u64]) -> Result<[Vec<Placed<'s>>; 2]> {
     Ok([all(&op.inputs)?, all(&op.outputs)?])
 }
 
-fn address(slot: &Slot, bases: &[u64]) -> Option<u64> {
+pub(super) fn address(slot: &Slot, bases: &[u64]) -> Option<u64> {
     bases.get(slot.base as usize)?.checked_add(slot.offset)
 }
 
@@ -290,10 +295,11 @@ struct Graph {
     executable: Handle,
     /// The nodes of each step.
     nodes: Vec<Vec<Handle>>,
-    /// Where the fault word arrives, in pinned memory, and the event after that, if a step may refuse its data.
-    landing: Option<(*mut u32, Handle)>,
+    landing: Option<Landing>,
+    /// Where the fault word arrives, and the event after that, if a step may refuse its data.
+    check: Option<(*const u32, Handle)>,
     /// The results that the host may read before the graph has ended.
-    early: Early,
+    early: Vec<Early>,
 }
 
 // SAFETY: graphs and pinned memory are not tied to a thread. A graph has a lock.
@@ -303,7 +309,8 @@ impl Graph {
     fn new(device: &Arc<Shared>, steps: &[Prepared], bases: &[u64]) -> Result<Graph> {
         let driver = device.stream().enter()?;
         let (null, device) = (std::ptr::null_mut(), device.clone());
-        let mut graph = Graph { device, graph: null, executable: null, nodes: Vec::new(), landing: None, early: Early::default() };
+        let (nodes, early_results) = (Vec::new(), Vec::new());
+        let mut graph = Graph { device, graph: null, executable: null, nodes, landing: None, check: None, early: early_results };
         let effects: Vec<Effects> = steps.iter().map(Prepared::effects).collect();
         let last_check = effects.iter().rposition(Effects::refuses);
         // SAFETY: the first argument is a place for the handle.
@@ -317,13 +324,15 @@ impl Graph {
                 nodes.push(node);
                 before = vec![node];
             }
-            let later = &steps[index + 1..];
-            if let Some(&node) = nodes.last().filter(|_| !later.is_empty()) {
-                graph.early.add(driver, graph.graph, &steps[index], node, later)?;
-            }
+            let number = launches.last().map(Ready::step);
+            drop(launches);
             graph.nodes.push(nodes);
             if last_check == Some(index) {
-                graph.add_landing(driver, &before)?;
+                graph.add_check(driver, &before)?;
+            }
+            let Some(number) = number else { continue };
+            for slot in early(steps, index).take(MOST - graph.early.len()) {
+                graph.add_early(driver, slot, number, &before, bases)?;
             }
         }
         // SAFETY: the first argument is a place for the handle.
@@ -341,25 +350,46 @@ impl Graph {
         Ok(node)
     }
 
+    /// Adds an event after the nodes `before`.
+    fn add_event(&self, driver: &Driver, event: Handle, before: &[Handle]) -> Result<()> {
+        let (mut node, add) = (std::ptr::null_mut(), driver.api().add_event);
+        // SAFETY: as above. The event exists as long as the graph.
+        driver.check("cuGraphAddEventRecordNode", unsafe { add(&mut node, self.graph, before.as_ptr(), before.len(), event) })
+    }
+
+    fn landing(&mut self, driver: &Driver) -> Result<&mut Landing> {
+        if self.landing.is_none() {
+            self.landing = Some(Landing::new(driver)?);
+        }
+        self.landing.as_mut().ok_or(Error::Internal)
+    }
+
     /// Adds a copy of the fault word to the host after the nodes `before`, and an event after it.
-    fn add_landing(&mut self, driver: &Driver, before: &[Handle]) -> Result<()> {
-        let (landing, event) = self.landing.insert((pinned_word(driver)?, std::ptr::null_mut()));
+    fn add_check(&mut self, driver: &Driver, before: &[Handle]) -> Result<()> {
+        let device = self.device.clone();
+        // Step 0 always runs.
+        let mut copy = self.landing(driver)?.copy(&device, TensorType::new(DType::I32, Shape::SCALAR), 0)?;
+        let (_, event) = self.check.insert((copy.host.cast(), std::ptr::null_mut()));
         new_event(driver, event, NO_TIME)?;
-        let (landing, event) = (*landing, *event);
-        let copy = CopyNode {
-            source: CopyEnd { memory_type: DEVICE, device: self.device.fault(), pitch: 4, height: 1, ..CopyEnd::default() },
-            destination: CopyEnd { memory_type: HOST, host: landing as u64, pitch: 4, height: 1, ..CopyEnd::default() },
-            width_in_bytes: 4,
-            height: 1,
-            depth: 1,
-        };
-        let (mut node, context) = (std::ptr::null_mut(), self.device.stream().context().handle());
-        // SAFETY: as above. Both ends have 4 bytes, and exist as long as the graph.
-        let status = unsafe { (driver.api().add_copy)(&mut node, self.graph, before.as_ptr(), before.len(), &copy, context) };
-        driver.check("cuGraphAddMemcpyNode", status)?;
-        let mut after = std::ptr::null_mut();
-        // SAFETY: the event exists as long as the graph.
-        driver.check("cuGraphAddEventRecordNode", unsafe { (driver.api().add_event)(&mut after, self.graph, &node, 1, event) })
+        let event = *event;
+        let (launch, _) = copy.place(device.fault())?;
+        let node = self.add_kernel(driver, launch, before)?;
+        self.add_event(driver, event, &[node])
+    }
+
+    /// Adds a copy of a result of step `step` to the host after the nodes `before`, and an event after it.
+    fn add_early(&mut self, driver: &Driver, slot: Slot, step: u32, before: &[Handle], bases: &[u64]) -> Result<()> {
+        let (device, from) = (self.device.clone(), address(&slot, bases).ok_or(Error::Internal)?);
+        let mut event = std::ptr::null_mut();
+        new_event(driver, &mut event, NO_TIME)?;
+        self.early.push(Early { slot, event, copy: None });
+        if device.memory().host(from).is_some() {
+            return self.add_event(driver, event, before);
+        }
+        let mut copy = self.landing(driver)?.copy(&device, slot.tensor_type, step + 1)?;
+        let node = self.add_kernel(driver, copy.place(from)?.0, before)?;
+        self.early.last_mut().ok_or(Error::Internal)?.copy = Some((copy, node));
+        self.add_event(driver, event, &[node])
     }
 
     /// Tells the driver the addresses that have changed since the last run.
@@ -367,9 +397,13 @@ impl Graph {
         for (step, nodes) in steps.iter().zip(&self.nodes) {
             let (launches, changed) = step.place(bases)?;
             for (launch, &node) in launches.iter().zip(nodes).filter(|_| changed) {
-                // SAFETY: the node belongs to this graph, and the driver copies the parameters.
-                let status = launch.node(|parameters| unsafe { (driver.api().set_kernel)(self.executable, node, parameters) });
-                driver.check("cuGraphExecKernelNodeSetParams", status)?;
+                set(driver, self.executable, node, launch)?;
+            }
+        }
+        for Early { slot, copy, .. } in &mut self.early {
+            let Some((copy, node)) = copy else { continue };
+            if let (launch, true) = copy.place(address(slot, bases).ok_or(Error::Internal)?)? {
+                set(driver, self.executable, *node, launch)?;
             }
         }
         Ok(())
@@ -382,10 +416,10 @@ impl Graph {
         work.driver.check("cuGraphLaunch", unsafe { (work.driver.api().launch_graph)(self.executable, work.stream) })?;
         drop(work);
         device.launched(&self.early, bases);
-        let Some((landing, event)) = self.landing else { return Ok(NO_FAULT) };
+        let Some((word, event)) = self.check else { return Ok(NO_FAULT) };
         device.stream().wait_for(event)?;
         // SAFETY: the copy is done, and nothing else writes the word.
-        Ok(unsafe { landing.read_volatile() })
+        Ok(unsafe { word.read_volatile() })
     }
 }
 
@@ -394,7 +428,8 @@ impl Drop for Graph {
         let _ = self.device.stream().synchronize();
         let Ok(driver) = self.device.stream().enter() else { return };
         self.device.ended(&self.early);
-        destroy_events(driver, self.landing.as_slice().iter().map(|(_, event)| *event).chain(self.early.events()));
+        let early = self.early.iter().map(|early| early.event);
+        destroy_events(driver, self.check.iter().map(|(_, event)| *event).chain(early));
         // SAFETY: all work is done, and nothing else has the handles.
         unsafe {
             if !self.executable.is_null() {
@@ -403,17 +438,14 @@ impl Drop for Graph {
             if !self.graph.is_null() {
                 (driver.api().destroy_graph)(self.graph);
             }
-            if let Some((landing, _)) = self.landing {
-                (driver.api().free_host)(landing.cast());
-            }
         }
+        self.landing.iter().for_each(|landing| landing.free(driver));
     }
 }
 
-/// Allocates a word of pinned memory.
-fn pinned_word(driver: &Driver) -> Result<*mut u32> {
-    let mut word = std::ptr::null_mut();
-    // SAFETY: the first argument is a place for the address.
-    driver.check("cuMemHostAlloc", unsafe { (driver.api().allocate_host)(&mut word, 4, 1) })?;
-    Ok(word.cast())
+/// Tells the driver the parameters of a node.
+fn set(driver: &Driver, executable: Handle, node: Handle, launch: &Ready) -> Result<()> {
+    // SAFETY: the node belongs to the graph, and the driver copies the parameters.
+    let status = launch.node(|parameters| unsafe { (driver.api().set_kernel)(executable, node, parameters) });
+    driver.check("cuGraphExecKernelNodeSetParams", status)
 }

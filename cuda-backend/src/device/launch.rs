@@ -51,6 +51,11 @@ impl Ready {
         ready
     }
 
+    /// Returns the number of the launch's step.
+    pub(crate) fn step(&self) -> u32 {
+        self.words[1] as u32
+    }
+
     /// True if the launch uses the device's workspace.
     pub(crate) fn needs_workspace(&self) -> bool {
         self.needs_workspace

@@ -151,21 +151,13 @@ impl Shared {
     }
 
     /// Notes the results of a graph that was launched.
-    fn launched(&self, early: &Early, bases: &[u64]) {
-        self.arrivals().launched(early, bases, self.ahead.last());
+    fn launched(&self, early: &[Early], bases: &[u64]) {
+        self.arrivals().launched(early, bases, self.ahead.last(), |address| self.memory().host(address));
     }
 
     /// Forgets the results of a graph that ends.
-    fn ended(&self, early: &Early) {
+    fn ended(&self, early: &[Early]) {
         self.arrivals().forget(early);
-    }
-
-    /// If the `bytes` bytes at address `from` are a result for which the graph has an event, waits for it. Returns true in this case.
-    fn wait_for_arrival(&self, from: u64, bytes: usize) -> Result<bool> {
-        // Held while the event is in use.
-        let arrivals = self.arrivals();
-        let event = arrivals.event(from, bytes, self.ahead.last());
-        event.map(|event| self.stream.wait_for(event)).transpose().map(|waited| waited.is_some())
     }
 
     fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
@@ -319,17 +311,13 @@ impl Shared {
 
     /// Copies the bytes at address `from` to the host.
     pub(crate) fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
-        let host = self.memory().host(from);
-        let has_arrived = self.wait_for_arrival(from, bytes.len())?;
-        let Some(place) = host else {
-            return match has_arrived {
-                true => self.ahead.download(from, bytes),
-                false => self.work().and_then(|_work| self.stream.download(from, bytes)),
-            };
-        };
-        if !has_arrived {
-            self.stream.synchronize()?;
+        if self.arrivals().read(from, bytes, || self.ahead.last(), |event| self.stream.wait_for(event))? {
+            return Ok(());
         }
+        let Some(place) = self.memory().host(from) else {
+            return self.work().and_then(|_work| self.stream.download(from, bytes));
+        };
+        self.stream.synchronize()?;
         // SAFETY: as in `upload`.
         unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())

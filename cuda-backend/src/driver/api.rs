@@ -20,34 +20,6 @@ pub(crate) struct KernelNode {
     pub extra: *mut *mut c_void,
 }
 
-/// One end of a copy: the driver has two of them in `CUDA_MEMCPY3D`.
-#[repr(C)]
-#[derive(Default)]
-pub(crate) struct CopyEnd {
-    pub x_in_bytes: usize,
-    pub y: usize,
-    pub z: usize,
-    pub lod: usize,
-    pub memory_type: c_uint,
-    pub host: u64,
-    pub device: Address,
-    pub array: u64,
-    pub reserved: u64,
-    pub pitch: usize,
-    pub height: usize,
-}
-
-/// A copy node of a graph: the driver's `CUDA_MEMCPY3D`.
-#[repr(C)]
-#[derive(Default)]
-pub(crate) struct CopyNode {
-    pub source: CopyEnd,
-    pub destination: CopyEnd,
-    pub width_in_bytes: usize,
-    pub height: usize,
-    pub depth: usize,
-}
-
 /// Memory of another part of the system: the driver's `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`.
 #[repr(C)]
 #[derive(Default)]
@@ -78,10 +50,6 @@ pub(crate) struct ExternalBuffer {
     pub flags: c_uint,
     pub reserved: [c_uint; 16],
 }
-
-/// Memory types of a copy's ends.
-pub(crate) const HOST: c_uint = 1;
-pub(crate) const DEVICE: c_uint = 2;
 
 macro_rules! functions {
     ($($name:ident: $symbol:literal($($argument:ty),*);)*) => {
@@ -155,7 +123,6 @@ functions! {
     destroy_event: "cuEventDestroy_v2"(Handle);
     create_graph: "cuGraphCreate"(*mut Handle, c_uint);
     add_kernel: "cuGraphAddKernelNode"(*mut Handle, Handle, *const Handle, usize, *const KernelNode);
-    add_copy: "cuGraphAddMemcpyNode"(*mut Handle, Handle, *const Handle, usize, *const CopyNode, Handle);
     add_event: "cuGraphAddEventRecordNode"(*mut Handle, Handle, *const Handle, usize, Handle);
     instantiate: "cuGraphInstantiateWithFlags"(*mut Handle, Handle, u64);
     set_kernel: "cuGraphExecKernelNodeSetParams"(Handle, Handle, *const KernelNode);

@@ -112,11 +112,6 @@ impl Ahead {
         self.order().last
     }
 
-    /// Copies the bytes at address `from`, which no work writes any more, to the host.
-    pub(crate) fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
-        self.copies()?.download(from, bytes)
-    }
-
     /// Copies `bytes` to address `to`, after the event `user`.
     pub(crate) fn upload(&self, bytes: &[u8], to: Address, user: Option<Handle>) -> Result<()> {
         let copies = self.copies()?;

@@ -171,10 +171,6 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub(crate) fn handle(&self) -> Handle {
-        self.handle
-    }
-
     /// Returns the driver's number of the GPU.
     pub(crate) fn gpu(&self) -> c_int {
         self.gpu

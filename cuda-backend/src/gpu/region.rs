@@ -15,7 +15,7 @@ const SMALLEST: u64 = 8 << 20;
 /// A device that takes memory in advance leaves one part in this many to the driver, which needs memory for kernels and graphs.
 const LEFT: u64 = 16;
 /// Flags of memory of the host that every context may use and the GPU may address.
-const MAPPED: u32 = 1 | 2;
+pub(crate) const MAPPED: u32 = 1 | 2;
 
 /// Where the memory of a device is.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use gradlet::losses::MeanSquaredError;
 use gradlet::optimizers::Sgd;
 use gradlet::train::callbacks::LambdaCallback;
 use gradlet::train::{Compile, Fit, Model, Verbose};
-use gradlet_core::{Eager, Function, Result, Scope, Tensor, Variable, ops};
+use gradlet_core::{DType, Eager, Function, Result, Scope, Tensor, Variable, ops};
 use gradlet_tests::gpu::Emulator;
 
 /// Number of elements of a batch that is large enough for a copy of its own: 64 KiB.
@@ -87,8 +87,8 @@ fn a_step_with_a_check_waits_for_the_check() -> Result<()> {
 /// The host waits for the loss alone, with an event, while the rest of the step still runs. It does so until other work follows.
 #[test]
 fn a_loss_arrives_before_the_step_has_ended() -> Result<()> {
-    // Downloads and synchronisations: an event comes before the copy, or in place of the stream's end.
-    for (words, [early, late]) in [("", [(1, 2), (1, 1)]), ("integrated=1 capability=87", [(0, 1); 2])] {
+    // Downloads and synchronisations: the loss is in memory that the host sees after its event, or is copied after all work.
+    for (words, [early, late]) in [("", [(0, 1), (1, 1)]), ("integrated=1 capability=87", [(0, 1); 2])] {
         let emulator = Emulator::with(words)?;
         let cnn = Cnn::new(&emulator.device()?, 1)?;
         let (train, device) = (cnn.compiled(), cnn.scope.device());
@@ -109,6 +109,38 @@ fn a_loss_arrives_before_the_step_has_ended() -> Result<()> {
         assert!(other.item::<f32>()?.is_finite());
         assert_eq!(emulator.report(), "");
     }
+    Ok(())
+}
+
+/// Small results of all types arrive without a download, from buffers that change with each call.
+#[test]
+fn small_results_arrive_from_new_buffers() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let (own, other) = (Eager::new(&emulator.device()?), Eager::new(&ops::portable_cpu()));
+    let results = |_: &dyn Scope, x: Tensor| -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+        let sums = x.cumsum(0, false, false)?.sum(&[0], false)?;
+        let wide = sums.sum(&[], false)?.cast(DType::I64)?;
+        let signs = sums.less(&sums.like(7.0)?)?;
+        let last = x.mul(&wide.cast(DType::F32)?)?.cumsum(1, false, false)?;
+        Ok((sums, wide, signs, last))
+    };
+    let (step, wanted) = (Function::new(results), Function::new(results));
+    let mut kept = Vec::new();
+    for round in 0..4u32 {
+        let batch = |scope: &Eager| Tensor::new(&scope.device(), &[round as f32, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
+        let (found, expected) = (step.call(&own, batch(&own)?)?, wanted.call(&other, batch(&other)?)?);
+        let (read, counts) =
+            emulator.during(|| -> Result<_> { Ok((found.0.to_vec::<f32>()?, found.1.item::<i64>()?, found.2.bytes()?.to_vec())) });
+        let expected = (expected.0.to_vec::<f32>()?, expected.1.item::<i64>()?, expected.2.bytes()?.to_vec());
+        assert_eq!(read?, expected);
+        assert_eq!((counts.downloads, counts.synchronizations), (0, 3), "{counts:?}");
+        kept.push((found, expected));
+    }
+    // Older results come from their own memory.
+    for ((sums, wide, signs, _), expected) in &kept {
+        assert_eq!((sums.to_vec::<f32>()?, wide.item::<i64>()?, signs.bytes()?.to_vec()), *expected);
+    }
+    assert_eq!(emulator.report(), "");
     Ok(())
 }
 
