@@ -44,6 +44,8 @@ pub(crate) const NO_FAULT: u32 = u32::MAX;
 const PIECE: usize = 1 << 20;
 /// Size from which a copy from the host has a stream of its own, in bytes. A smaller one takes less time than the streams' order.
 const LARGE: usize = 64 << 10;
+/// Size up to which a copy from the host is on the stream of the work, if that is idle: what comes next hardly waits for it.
+const MEDIUM: usize = 1 << 20;
 
 impl Gpu {
     /// Creates a device with the name `name`, such as `GPU:0`. A GPU can have several devices; each has memory and a stream of its own.
@@ -291,8 +293,9 @@ impl Shared {
     /// Copies `bytes` to address `to`. The copy does not wait for work that has never used this memory.
     pub(crate) fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
         let host = self.memory().host(to);
+        let alone = bytes.len() >= LARGE && !(bytes.len() <= MEDIUM && self.ahead.is_idle(self.stream.enter()?));
         match (self.ahead.user(to, bytes.len()), host) {
-            (Some(user), None) if bytes.len() >= LARGE => return self.ahead.upload(bytes, to, user),
+            (Some(user), None) if alone => return self.ahead.upload(bytes, to, user),
             (_, None) => return self.work().and_then(|_work| self.stream.upload(bytes, to)),
             (Some(None), Some(_)) => (),
             (Some(Some(user)), Some(_)) => self.stream.wait_for(user)?,

@@ -98,6 +98,13 @@ impl Ahead {
         order.marks.iter().find(|(number, _)| *number >= user).map(|(_, event)| Some(*event))
     }
 
+    /// True if the device is known to have done all its work.
+    pub(crate) fn is_idle(&self, driver: &Driver) -> bool {
+        let mut order = self.order();
+        order.look(driver);
+        order.done == order.last
+    }
+
     fn copies(&self) -> Result<&Stream> {
         if let Some(copies) = self.copies.get() {
             return Ok(copies);
@@ -143,12 +150,7 @@ impl Drop for Begun<'_> {
 impl Order {
     /// Marks the end of the work so far, unless it is marked. Returns the number of the last work that is done.
     fn mark(&mut self, driver: &Driver, stream: Handle) -> Result<u64> {
-        // SAFETY: the events exist. Anything but success means that the work is not done.
-        while let Some(&(number, event)) = self.marks.front().filter(|(_, event)| unsafe { (driver.api().query_event)(*event) } == 0) {
-            self.marks.pop_front();
-            self.spare.push(event);
-            self.done = number;
-        }
+        self.look(driver);
         let marked = self.marks.back().map_or(self.done, |(number, _)| *number);
         if marked < self.last {
             let mut event = self.spare.pop().unwrap_or(std::ptr::null_mut());
@@ -160,6 +162,16 @@ impl Order {
             driver.check("cuEventRecord", unsafe { (driver.api().record_event)(event, stream) })?;
         }
         Ok(self.done)
+    }
+
+    /// Looks which marked works are done.
+    fn look(&mut self, driver: &Driver) {
+        // SAFETY: the events exist. Anything but success means that the work is not done.
+        while let Some(&(number, event)) = self.marks.front().filter(|(_, event)| unsafe { (driver.api().query_event)(*event) } == 0) {
+            self.marks.pop_front();
+            self.spare.push(event);
+            self.done = number;
+        }
     }
 }
 

@@ -144,6 +144,26 @@ fn small_results_arrive_from_new_buffers() -> Result<()> {
     Ok(())
 }
 
+/// A large batch has no stream of its own while the GPU does nothing.
+#[test]
+fn an_idle_gpu_needs_no_other_stream() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let scope = Eager::new(&emulator.device()?);
+    let (step, total) = sums(&scope)?;
+    for number in 0..3 {
+        let loss = step.call(&scope, batch(&scope, number)?)?;
+        // The end of the work is marked when memory is freed.
+        drop(loss);
+        scope.device().synchronize()?;
+        let (copy, counts) = emulator.during(|| batch(&scope, number));
+        assert_eq!((counts.uploads, counts.synchronizations), (1, 0), "{counts:?}");
+        assert_eq!(bytes(&copy?), bytes(&batch(&Eager::new(&ops::portable_cpu()), number)?));
+    }
+    let expected: Vec<f32> = (0..ELEMENTS).map(|index| (0..3).map(|number| ((index * 7 + number * 13) % 101) as f32).sum()).collect();
+    assert_eq!(scope.read(&total)?.to_vec::<f32>()?, expected);
+    Ok(())
+}
+
 /// A scalar that a function changes several times has its last value, although the host does not wait for the rest of the function.
 #[test]
 fn a_scalar_arrives_with_its_last_value() -> Result<()> {
