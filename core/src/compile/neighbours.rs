@@ -48,6 +48,9 @@ fn small_ones_first(graph: &Graph, order: &mut [usize]) {
         let is_small = |index: &&usize| is_small(graph, &graph.nodes[**index], large);
         let is_large = |index: &&usize| value(**index).is_some_and(|value| elements(value) == elements(large));
         let small = order[..at].iter().rev().take_while(is_small).count();
+        if small == 0 {
+            continue;
+        }
         let others = order[..at - small].iter().rev().take_while(is_large).count();
         order[at - small - others..at].rotate_left(others);
     }

@@ -97,9 +97,8 @@ macro_rules! files {
 
 static FILES: [File; 23] = files! {
     functions: false, steps: false, reduce: false, scan: false, softmax: false, top_k: false, linalg: true, conv: true, pool: true,
-    gemm: true, gemm_80: false, thin: false, implicit_gemm: false, depthwise: false, tensor_core_80: false, depthwise_80: false, warpgroup_90a: false,
-    array: false, scatter: false, all_reduce: false,
-    fast_reduce: true, fast_softmax: false, moments: true,
+    gemm: true, gemm_80: false, thin: false, implicit_gemm: false, depthwise: false, tensor_core_80: false, depthwise_80: false,
+    warpgroup_90a: false, array: false, scatter: false, all_reduce: false, fast_reduce: true, fast_softmax: false, moments: true,
 };
 
 fn file_named(name: &str) -> Result<&'static File> {

@@ -53,7 +53,7 @@ impl Opening {
     /// Returns a module with the kernel of `module`, in which the computation stands in the place of each opening.
     pub(super) fn module(&self, module: &str, functions: &Source) -> Result<String> {
         const HEADER: &str = ".address_size 64\n";
-        let (_, kernel) = module.split_once(HEADER).ok_or(Error::Internal)?;
+        let (target, kernel) = module.split_once(HEADER).ok_or(Error::Internal)?;
         let (before, entry) = kernel.split_once(".entry").ok_or(Error::Internal)?;
         let (signature, entry) = entry.split_once("\n)").ok_or(Error::Internal)?;
         let (bounds, body) = entry.split_once("{\n").ok_or(Error::Internal)?;
@@ -80,7 +80,10 @@ impl Opening {
             text += &writer.take();
         }
         let parameters: String = self.program.sizes_and_addresses().map(|parameter| format!(",\n\t{parameter}")).collect();
-        let start = format!("{}\n{before}.entry{signature}{parameters}\n){bounds}{{\n", self.program.called(functions)?);
+        let called = self.program.called(functions)?;
+        // The kernel may be for later GPUs than the functions.
+        let (_, called) = called.split_once(HEADER).ok_or(Error::Internal)?;
+        let start = format!("{target}{HEADER}{called}\n{before}.entry{signature}{parameters}\n){bounds}{{\n");
         Ok(start + &writer.declarations() + &text)
     }
 

@@ -16,9 +16,7 @@ const WIDE_BATCH: u64 = 16;
 const LANES: u32 = 4;
 /// Width in columns from which neighbouring threads read whole lines of the cache.
 const WIDE: u64 = 32;
-/// Number of blocks for each multiprocessor with which it is full.
-const FULL: u64 = 6;
-/// Number of blocks for each multiprocessor from which on the blocks loop.
+/// Number of blocks for each multiprocessor between which results are divided. Other blocks take the place of those that end early.
 const MOST: u64 = 32;
 /// Least number of elements of a block, if other blocks have the rest.
 const LEAST: u64 = 4096;
@@ -133,7 +131,7 @@ impl Shape {
     /// Returns the launches that reduce `x` to `results` results at `y`.
     pub(super) fn calls(self, job: &Job<'_>, x: &Elements, y: Argument, results: u64) -> Vec<KernelCall> {
         let size = if job.dtype() == DType::Bool { 1 } else { 4 };
-        let most = FULL * u64::from(job.target.multiprocessors);
+        let most = MOST * u64::from(job.target.multiprocessors);
         let shape = self.with_parts(most, job.target.workspace / (results * size).max(1));
         let divisor = if job.op.code == code::mean { shape.extent } else { 0 };
         if shape.parts() == 1 {
@@ -213,7 +211,7 @@ mod tests {
 
     /// Returns the number of parts of a reduction on a GPU of 16 multiprocessors, and the number of threads for each result.
     fn divided(dims: &[u32], reduced: &[u32]) -> (u64, u64) {
-        let shape = shape(dims, reduced).unwrap().with_parts(16 * FULL, 1 << 20);
+        let shape = shape(dims, reduced).unwrap().with_parts(16 * MOST, 1 << 20);
         (shape.parts(), shape.members)
     }
 
@@ -230,9 +228,9 @@ mod tests {
     #[test]
     fn few_results_have_parts() {
         // The sum of all, of long rows, and of a batch for a bias.
-        assert_eq!(divided(&[1 << 20], &[0]), (96, 256));
-        assert_eq!(divided(&[4, 1 << 20], &[1]), (24, 256));
-        assert_eq!(divided(&[4096, 128], &[0]), (24, 8));
+        assert_eq!(divided(&[1 << 20], &[0]), (256, 256));
+        assert_eq!(divided(&[4, 1 << 20], &[1]), (128, 256));
+        assert_eq!(divided(&[4096, 128], &[0]), (32, 8));
         // Parts of at least 4096 elements, or none.
         assert_eq!(divided(&[10_000], &[0]), (2, 256));
         assert_eq!(divided(&[4095], &[0]), (1, 256));

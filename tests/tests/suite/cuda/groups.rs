@@ -170,6 +170,28 @@ fn continued(device: &Device, seed: u64) -> Result<(Vec<Tensor>, Compute)> {
     Ok((inputs, Arc::new(compute)))
 }
 
+/// Products with large tiles, whose operands come in the background, begin groups, too.
+#[test]
+fn large_products_begin_groups() -> Result<()> {
+    let emulator = Emulator::with("multiprocessors=1")?;
+    let device = emulator.gpu()?.create("GPU:0", &Options::default())?;
+    let random = &mut Random::new(7);
+    let mut number = |dims: &[u32]| {
+        let numbers: Vec<f32> = (0..dims.iter().product::<u32>()).map(|_| random.unit() as f32 - 0.5).collect();
+        Tensor::new(&device, &numbers, dims)
+    };
+    for (n, kernel) in [(128, "gemm_async_128x128_f32_closing"), (256, "gemm_async_128x256_f32_closing")] {
+        let inputs = [number(&[128, 40])?, number(&[40, n])?, number(&[n])?];
+        let compute = |inputs: &[Tensor]| inputs[0].matmul(&inputs[1])?.add(&inputs[2])?.tanh();
+        let function = Function::new(move |_: &dyn Scope, inputs: Vec<Tensor>| compute(&inputs));
+        let own = function.call(&Eager::new(&device), inputs.to_vec())?;
+        assert!(bytes(&own) == bytes(&compute(&inputs)?), "{n} columns");
+        assert_eq!(emulator.report(), "");
+        assert!(emulator.kernels().iter().any(|line| line.starts_with(kernel)), "{:?}", emulator.kernels());
+    }
+    Ok(())
+}
+
 /// Products at the beginnings of groups have the bits that they have alone, and groups save launches.
 #[test]
 fn products_begin_groups() -> Result<()> {

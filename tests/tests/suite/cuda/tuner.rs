@@ -136,7 +136,7 @@ fn every_plan_of_products() -> Result<()> {
         &Emulator::new()?,
         &tuned_options(),
         cases,
-        &["thin_across_4_f32_4", "gemm_128x128_f32", "gemm_64x64_f32", "gemm_128x32_f32", "gemm_32x128_f32"],
+        &["thin_across_4_f32_4", "gemm_async_128x128_f32", "gemm_64x64_f32", "gemm_128x32_f32", "gemm_32x128_f32"],
     )
 }
 
@@ -155,7 +155,7 @@ fn every_plan_of_gradients_with_steps() -> Result<()> {
         step.inputs.extend([rate, count]);
         cases.extend([Ok(sgd), Ok(step)]);
     }
-    check_all(&Emulator::new()?, &tuned_options(), cases, &["gemm_64x64_f32", "gemm_128x128_f32"])
+    check_all(&Emulator::new()?, &tuned_options(), cases, &["gemm_64x64_f32", "gemm_async_128x256_f32"])
 }
 
 /// Returns convolutions and their gradients with these numbers of channels.
@@ -340,10 +340,10 @@ fn without_memory_the_model_chooses() -> Result<()> {
 fn a_kernel_that_the_driver_refuses_is_no_plan() -> Result<()> {
     let emulator = Emulator::new()?;
     let tuned = device(&emulator, &tuned_options())?;
-    emulator.control("refuse-module gemm_128x128_f32");
+    emulator.control("refuse-module gemm_async_128x128_f32");
     assert_eq!(long(&tuned)?, vec![400f32; 48 * 56]);
     let text = emulator.driver().tuning();
-    assert!(text.contains("gemm_64x64_f32") && !text.contains("gemm_128x128_f32"), "{text}");
+    assert!(text.contains("gemm_64x64_f32") && !text.contains("gemm_async_128x128_f32"), "{text}");
     Ok(())
 }
 
