@@ -94,7 +94,8 @@ template <bool STEPS, bool CLOSES> __device__ inline End<STEPS, CLOSES> end_of(u
 // the elements of the sums from z * each to before (z + 1) * each. If the grid has some depth, new_w is a workspace for the parts. `Lines`
 // brings lines of the operands to `memory`.
 template <typename T, template <unsigned, unsigned, unsigned> class Lines, bool STEPS, bool CLOSES>
-__device__ inline void gemm(float *memory, const float *a, const float *b, const Shapes &of, unsigned products, unsigned each, END_PARAMETERS) {
+__device__ inline void gemm(float *memory, const float *a, const float *b, const Shapes &of, unsigned products, unsigned each,
+                            END_PARAMETERS) {
     unsigned down = (of.m - 1) / T::ROWS + 1, along = (of.n - 1) / T::COLUMNS + 1;
     Position position = position_of(blockIdx.x, down, along);
     unsigned first_row = position.row * T::ROWS, first_column = position.column * T::COLUMNS;

@@ -10,9 +10,9 @@
 
 __device__ inline unsigned at_most(unsigned value, unsigned limit) { return value < limit ? value : limit; }
 
-// A tile of ROWS x COLUMNS elements, in parts of DEPTH elements of the sums, which go through STAGES stages of shared memory. Its warps form
-// a grid of DOWN x ALONG. A warp has 4 x 8 lanes, and each lane 2 x QUADS squares of 4 x 4 elements. The squares of a lane are 16 rows and
-// 32 columns apart.
+// A tile of ROWS x COLUMNS elements, in parts of DEPTH elements of the sums, which go through STAGES stages of shared memory. Its warps
+// form a grid of DOWN x ALONG. A warp has 4 x 8 lanes, and each lane 2 x QUADS squares of 4 x 4 elements. The squares of a lane are 16 rows
+// and 32 columns apart.
 //
 // For each element of the sums, a lane loads (2 + QUADS) * 16 bytes from shared memory for 32 * QUADS fused operations. From global memory,
 // a block loads 4 * (ROWS + COLUMNS) bytes for ROWS * COLUMNS of them: 16 operations per byte (32 FLOP) for 128 x 128.

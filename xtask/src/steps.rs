@@ -194,7 +194,10 @@ fn ptx(log: &mut Log) -> Result<()> {
         log.say("skipped: NVIDIA's compilers need Linux");
         return Ok(());
     }
-    log.run(built("gradlet-tools").args(["ptx", "--check"]))
+    log.run(built("gradlet-tools").args(["ptx", "--check"]))?;
+    // The assembler also takes what gradlet writes on the device.
+    let assembler = setup::install_cuda_compilers()?.ptxas_12;
+    log.run(cargo().args(["test", "--workspace", "--lib", "--", "lower::", "ptx::"]).env("GRADLET_PTXAS", assembler))
 }
 
 /// Runs the golden vectors and the tests of GPUs on the GPU of this machine, under `compute-sanitizer` where it is installed.

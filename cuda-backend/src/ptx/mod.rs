@@ -144,12 +144,12 @@ fn contracted(text: &str) -> String {
     text
 }
 
-/// Asserts that the assembler takes a module, if there is one, and that all values fit into registers.
+/// Asserts that NVIDIA's assembler, if there is one, takes a module, and that all values fit into registers. `GRADLET_PTXAS` names it.
 #[cfg(test)]
 pub(crate) fn assert_assembles(name: &str, module: &str) {
     use std::{io::Write, process};
     let arguments = ["-arch=sm_87", "-v", "-o", "/dev/null", "/dev/stdin"];
-    let mut command = process::Command::new("ptxas");
+    let mut command = process::Command::new(std::env::var_os("GRADLET_PTXAS").unwrap_or("ptxas".into()));
     let command = command.args(arguments).stdin(process::Stdio::piped()).stderr(process::Stdio::piped());
     let Ok(mut assembler) = command.spawn() else { return eprintln!("no ptxas here") };
     assembler.stdin.take().unwrap().write_all(module.as_bytes()).unwrap();
