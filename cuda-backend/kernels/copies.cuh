@@ -1,20 +1,7 @@
 // Products of f32 matrices by tiles whose operands come in the background, through the stages of shared memory: for GPUs from sm_80 on.
 #pragma once
+#include "async.cuh"
 #include "tiles.cuh"
-
-// Copies 16 or 4 bytes from global to shared memory, in the background, or writes zeros if there are none to copy.
-__device__ inline void copy_quad(unsigned to, const float *from, bool exists) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0) : "memory");
-}
-__device__ inline void copy_one(unsigned to, const float *from, bool exists) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0) : "memory");
-}
-
-// Ends a group of copies.
-__device__ inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `PENDING` groups of this thread's copies are under way.
-template <unsigned PENDING> __device__ inline void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
 
 // Lines of a matrix, of which a part of DEPTH elements comes at a time. They are contiguous, or have their elements in contiguous rows. In
 // shared memory, the elements of neighbouring lines are neighbours.
@@ -72,16 +59,18 @@ template <unsigned LINES, unsigned DEPTH, unsigned THREADS> struct Copies {
             for (unsigned i = 0; i < LINES / LINE_STEP; i++)
 #pragma unroll
                 for (unsigned p = 0; p < DEPTH; p += ALONG)
-                    copy_one(to + (p * PITCH + i * LINE_STEP) * 4, at(i * LINE_STEP) + p,
-                             ALL || (own_lines > (int)(i * LINE_STEP) && own_left > (int)p));
+                    copy_word(to + (p * PITCH + i * LINE_STEP) * 4, at(i * LINE_STEP) + p,
+                              ALL || (own_lines > (int)(i * LINE_STEP) && own_left > (int)p) ? 4 : 0);
         } else if (in_quads) {
 #pragma unroll
             for (unsigned i = 0; i < DEPTH / QUAD_STEP; i++)
-                copy_quad(to + i * QUAD_STEP * PITCH * 4, at(i * QUAD_STEP), ALL || (own_lines > 0 && own_left > (int)(i * QUAD_STEP)));
+                copy(to + i * QUAD_STEP * PITCH * 4, at(i * QUAD_STEP),
+                     ALL || (own_lines > 0 && own_left > (int)(i * QUAD_STEP)) ? 16 : 0);
         } else {
 #pragma unroll
             for (unsigned i = 0; i < DEPTH / ROW_STEP; i++)
-                copy_one(to + i * ROW_STEP * PITCH * 4, at(i * ROW_STEP), ALL || (own_lines > 0 && own_left > (int)(i * ROW_STEP)));
+                copy_word(to + i * ROW_STEP * PITCH * 4, at(i * ROW_STEP),
+                          ALL || (own_lines > 0 && own_left > (int)(i * ROW_STEP)) ? 4 : 0);
         }
     }
 };

@@ -6,7 +6,7 @@
 #define BLOCK 256
 #define WARP 32
 // Number of elements that a thread loads before it uses them. With 2048 threads of a multiprocessor, these are 64 KiB of f32 on their way,
-// and 20 KiB are enough for the memory of an H100. So loads of 4 bytes do as well as wider ones, and rows need no alignment.
+// and 20 KiB are enough for the memory of an H100. Rows whose length is a multiple of 4 are read by 16 bytes; others need no alignment.
 #define BATCH 8
 
 // The position of a thread in a block that is divided into teams of `members` threads, a power of two up to BLOCK.

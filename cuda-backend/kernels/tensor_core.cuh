@@ -3,6 +3,7 @@
 // All of them are products of an image matrix and a plain matrix. Row p of the image matrix has what the window sees at position p: for
 // each tap, the channels of one pixel. A matrix is the image matrix of images of one pixel, under a window of one tap.
 #pragma once
+#include "async.cuh"
 #include "window.cuh"
 
 // Number of threads of a block.
@@ -100,19 +101,11 @@ __device__ inline Place place_of(const Division &channels, unsigned number) {
     return {tap, number - tap * channels.by};
 }
 
-// Copies 16 bytes from global to shared memory, in the background. Only the first `bytes` are read; zeros take the place of the others.
-__device__ inline void copy(unsigned to, const char *from, unsigned bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-
-// The same, from an address that is a multiple of `grain`: 4, or 2 for elements of 16 bits.
+// Copies 16 bytes as `copy` does, from an address that is a multiple of `grain`: 4, or 2 for elements of 16 bits.
 __device__ inline void copy_grains(unsigned to, const char *from, unsigned bytes, unsigned grain) {
     if (grain >= 4) {
 #pragma unroll
-        for (unsigned at = 0; at < CHUNK; at += 4) {
-            unsigned some = bytes > at ? 4 : 0;
-            asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + at), "l"(from + at), "r"(some) : "memory");
-        }
+        for (unsigned at = 0; at < CHUNK; at += 4) copy_word(to + at, from + at, bytes > at ? 4 : 0);
         return;
     }
     unsigned words[4];
@@ -125,12 +118,6 @@ __device__ inline void copy_grains(unsigned to, const char *from, unsigned bytes
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");
 }
-
-// Ends a group of copies.
-__device__ inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `PENDING` groups of this thread's copies are under way.
-template <unsigned PENDING> __device__ inline void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
 
 // Layout of a stage of an operand: rows of 16-byte chunks. A row is a line's part, or with `across`, an element of all lines. Rows whose
 // chunks would be in the same banks exchange their chunks: `swizzle` of a row changes the numbers of its chunks.

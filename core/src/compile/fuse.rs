@@ -34,11 +34,15 @@ impl Fusion {
         }
     }
 
+    /// Returns the order in which nodes that a group may contain are neighbours.
+    pub(crate) fn order(&self, graph: &Graph, order: Vec<usize>) -> Vec<usize> {
+        if self.neighbours { neighbours::brought_together(graph, &order) } else { order }
+    }
+
     /// Groups the nodes of `order` into steps. Neighbours are fused where possible.
     pub(crate) fn steps(&self, graph: &Graph, order: &[usize]) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut open: Option<Open> = None;
-        let order = if self.neighbours { &neighbours::brought_together(graph, order) } else { order };
         for &index in order {
             let node = &graph.nodes[index];
             let fits = self.fits(graph, node);

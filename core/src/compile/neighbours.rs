@@ -5,7 +5,9 @@ use crate::base::dtype::DType;
 use crate::compile::plan::is_by_element;
 use crate::ops::code;
 use crate::tensor::graph::{Graph, Node, ValueId};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// True if a group may begin with `node`.
 pub(crate) fn is_product(graph: &Graph, node: &Node) -> bool {
@@ -43,16 +45,18 @@ pub(crate) fn brought_together(graph: &Graph, order: &[usize]) -> Vec<usize> {
 fn small_ones_first(graph: &Graph, order: &mut [usize]) {
     let elements = |id: ValueId| graph.values[id].tensor_type.shape.elements();
     let value = |index: usize| graph.nodes[index].outputs.first().copied().filter(|_| is_by_element(&graph.nodes[index]));
+    // The last neighbours of each size.
+    let mut runs = BTreeMap::<Option<usize>, Range<usize>>::new();
     for at in 0..order.len() {
         let Some(large) = value(order[at]) else { continue };
         let is_small = |index: &&usize| is_small(graph, &graph.nodes[**index], large);
         let is_large = |index: &&usize| value(**index).is_some_and(|value| elements(value) == elements(large));
         let small = order[..at].iter().rev().take_while(is_small).count();
-        if small == 0 {
-            continue;
-        }
-        let others = order[..at - small].iter().rev().take_while(is_large).count();
-        order[at - small - others..at].rotate_left(others);
+        let end = at - small;
+        let run = runs.get(&elements(large)).filter(|run| run.end == end);
+        let first = run.map_or_else(|| end - order[..end].iter().rev().take_while(is_large).count(), |run| run.start);
+        order[first..at].rotate_left(end - first);
+        runs.insert(elements(large), first + small..at + 1);
     }
 }
 

@@ -65,15 +65,21 @@ fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
     Plan { steps, locations: placement.locations, scratch: placement.scratch, bodies, graph }
 }
 
-/// Fuses nodes. `single` is the plan without fusion. While the fused plan needs more scratch memory than `single`, the group with the most
-/// live bytes is split into single nodes again.
+/// Fuses nodes. `single` is the plan without fusion. While the fused plan needs more scratch memory than `single`, or than its own order
+/// without groups, the group with the most live bytes is split into single nodes again.
 fn fuse<'g>(graph: &'g Graph, decided: &Decisions, single: (Placement, Layout<'g>), fusion: Fusion) -> (Placement, Layout<'g>) {
-    let order: Vec<usize> = single.1.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
+    let before: Vec<usize> = single.1.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
+    let order = fusion.order(graph, before.clone());
+    let mut most = single.0.scratch;
+    if order != before {
+        let alone = Layout::new(graph, decided, order.iter().copied().map(Step::single).collect(), Target::Host(fusion));
+        most = most.max(alone.place().scratch);
+    }
     let mut steps = fusion.steps(graph, &order);
     loop {
         let layout = Layout::new(graph, decided, steps, Target::Host(fusion));
         let placement = layout.place();
-        if placement.scratch <= single.0.scratch {
+        if placement.scratch <= most {
             return (placement, layout);
         }
         let Some(largest) = layout.largest_group() else { return single };
@@ -88,7 +94,7 @@ mod tests {
     use super::*;
     use crate::base::dtype::DType;
     use crate::base::shape::{Shape, TensorType};
-    use crate::ops::{add, broadcast_to, mul, sum};
+    use crate::ops::{add, broadcast_to, cast, mul, sum, transpose};
     use crate::tensor::graph::{Node, Origin};
     use crate::tensor::scope::Op;
 
@@ -113,9 +119,37 @@ mod tests {
         plan(&graph, Target::Host(fusion)).steps.into_iter().flat_map(|step| step.nodes).collect()
     }
 
+    /// The settings of a device that joins neighbours.
+    fn joining() -> Fusion {
+        Fusion { block: 0, registers: true, neighbours: true, ..Fusion::NONE }
+    }
+
+    /// A scalar that runs earlier in a group's order takes memory where the plan without groups needs none.
+    #[test]
+    fn groups_may_need_the_memory_of_their_order() {
+        let mut graph = Graph::default();
+        let of = |dtype, dims: &[u32]| TensorType::new(dtype, Shape::new(dims).unwrap());
+        let inputs = [of(DType::F16, &[2, 64, 64]), of(DType::F32, &[])];
+        let [x, scalar] = [0, 1].map(|index| graph.value(inputs[index], Origin::Input(index)));
+        graph.inputs.extend([x, scalar]);
+        let mut node = |op: &'static Op, attributes: &[u32], inputs: &[_], output| {
+            let output = graph.value(output, Origin::Node);
+            graph.nodes.push(Node::new(op, attributes.to_vec(), inputs.to_vec(), alloc::vec![output]));
+            output
+        };
+        let narrow = node(&sum::OP, &[0, 0], &[x], of(DType::F16, &[64, 64]));
+        let wide = node(&cast::OP, &[DType::F32 as u32], &[narrow], of(DType::F32, &[64, 64]));
+        let factor = node(&add::OP, &[], &[scalar, scalar], of(DType::F32, &[]));
+        let product = node(&mul::OP, &[], &[wide, factor], of(DType::F32, &[64, 64]));
+        let result = node(&transpose::OP, &[1, 0], &[product], of(DType::F32, &[64, 64]));
+        graph.outputs.push(result);
+        let steps: Vec<_> = plan(&graph, Target::Host(joining())).steps.into_iter().map(|step| step.nodes).collect();
+        assert!(steps.contains(&alloc::vec![1, 3]), "{steps:?}");
+    }
+
     #[test]
     fn neighbours_are_worth_some_memory() {
-        let joins = Fusion { block: 0, registers: true, neighbours: true, ..Fusion::NONE };
+        let joins = joining();
         let (trace, lowest) = ([0, 1, 2, 3, 4, 5, 6, 7], [1, 3, 2, 4, 5, 0, 6, 7]);
         assert_eq!([order(8, Fusion::NONE), order(8, joins)], [lowest, trace]);
         assert_eq!(order(2, joins), lowest);

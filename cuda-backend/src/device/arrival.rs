@@ -84,7 +84,7 @@ pub(super) struct Early {
 
 /// Returns the results of step `index` that the host can read early. A value that a later step changes is none: it has not arrived yet.
 /// One that a step reads before it is written is a variable, such as the number of steps, which the host hardly ever wants.
-pub(super) fn early(steps: &[Prepared], index: usize) -> impl Iterator<Item = Slot> {
+pub(super) fn early_slots(steps: &[Prepared], index: usize) -> impl Iterator<Item = Slot> {
     let (before, later) = steps.split_at(index + 1);
     let small = |slot: &Slot| slot.tensor_type.bytes().is_some_and(|bytes| (1..=SMALL).contains(&bytes));
     let lasts = |slot: &Slot| !later.iter().flat_map(Prepared::results).any(|other| overlap(slot, other));

@@ -1,6 +1,6 @@
 //! The steps of a compiled function: each run of kernels is a CUDA graph, which the driver launches at once.
 
-use crate::device::arrival::{Early, Landing, MOST, early};
+use crate::device::arrival::{Early, Landing, MOST, early_slots};
 use crate::device::launch::{Operand, Ready};
 use crate::device::merge::{Merged, merge, overlap};
 use crate::device::moments;
@@ -309,8 +309,8 @@ impl Graph {
     fn new(device: &Arc<Shared>, steps: &[Prepared], bases: &[u64]) -> Result<Graph> {
         let driver = device.stream().enter()?;
         let (null, device) = (std::ptr::null_mut(), device.clone());
-        let (nodes, early_results) = (Vec::new(), Vec::new());
-        let mut graph = Graph { device, graph: null, executable: null, nodes, landing: None, check: None, early: early_results };
+        let (nodes, early) = (Vec::new(), Vec::new());
+        let mut graph = Graph { device, graph: null, executable: null, nodes, landing: None, check: None, early };
         let effects: Vec<Effects> = steps.iter().map(Prepared::effects).collect();
         let last_check = effects.iter().rposition(Effects::refuses);
         // SAFETY: the first argument is a place for the handle.
@@ -331,7 +331,7 @@ impl Graph {
                 graph.add_check(driver, &before)?;
             }
             let Some(number) = number else { continue };
-            for slot in early(steps, index).take(MOST - graph.early.len()) {
+            for slot in early_slots(steps, index).take(MOST - graph.early.len()) {
                 graph.add_early(driver, slot, number, &before, bases)?;
             }
         }

@@ -2,13 +2,12 @@
 
 use crate::driver::Driver;
 use crate::driver::api::{Address, ExternalBuffer, ExternalMemory, Handle};
+use crate::gpu::region::MAPPED;
 use gradlet_core::Result;
 use std::ffi::c_void;
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
-/// Flags of memory of the host that every context may use and the GPU may address.
-const MAPPED: u32 = 1 | 2;
 /// Kinds of external memory in a file, in the order in which they are tried: a file of any NVIDIA driver, and a dma-buf.
 #[cfg(unix)]
 const FILES: [u32; 2] = [1, 9];

@@ -8,8 +8,8 @@ use crate::ptx::Code;
 
 /// The tiles of `kernels/gemm.cu`.
 pub(super) static TILES: [Tile; 4] = [SQUARE, STEPS, NARROW, FLAT];
-/// The tiles with those of `kernels/gemm_80.cu` in place of the largest one.
-static TILES_80: [Tile; 5] = [WIDE, SQUARE.through(3), STEPS, NARROW, FLAT];
+/// The tiles with those of `kernels/gemm_80.cu`.
+pub(super) static TILES_80: [Tile; 6] = [WIDE, SQUARE.through(3), SQUARE, STEPS, NARROW, FLAT];
 const STEPS: Tile = Tile { steps: true, ..SMALL };
 /// Largest height of a grid.
 const MAX_HEIGHT: u64 = 65535;
@@ -73,7 +73,7 @@ pub(super) fn lower(target: &Target, shapes: &Shapes, [a, b]: [usize; 2], end: E
     let (parts, launch): (u32, &dyn Fn(&End) -> KernelCall) = match &thin {
         Some(thin) => (thin.parts, &|end| thin.call(shapes, [a, b], end)),
         None => {
-            let tiles: &[Tile] = if target.capability >= 80 && target.shared >= WIDE.shared() { &TILES_80 } else { &TILES };
+            let tiles: &[Tile] = if target.capability >= 80 { &TILES_80 } else { &TILES };
             let plan = size.plan(tiles, end.kind != 0, &Target { rank, ..*target });
             (plan.parts, &move |end| tiled(shapes, &size, &plan, [a, b], end))
         }

@@ -124,7 +124,9 @@ impl Size {
         let multiprocessors = f64::from(target.multiprocessors.max(1));
         let blocks = self.tiles(tile) as f64 * self.products as f64 * f64::from(*parts);
         let of_each = (blocks / multiprocessors).ceil();
-        let resident = of_each.min(tile.resident.into());
+        // A multiprocessor has 1 KiB more than a block may have, and takes 1 KiB for each block.
+        let room = (target.shared + 1024) / (tile.shared() + 1024);
+        let resident = of_each.min(tile.resident.min(room.max(1)).into());
         let busy = (resident * f64::from(tile.threads) / 32. / WARPS).min(1.);
         let operations = of_each * f64::from(tile.rows) * f64::from(tile.columns) * (*each).min(self.k.next_multiple_of(8)) as f64;
         let products = operations / (OPERATIONS * tile.rate * busy) + BLOCK * (of_each / resident).ceil();
@@ -135,10 +137,10 @@ impl Size {
 
 #[cfg(test)]
 mod tests {
-    use super::super::gemm::TILES;
+    use super::super::gemm::{TILES, TILES_80};
     use super::*;
 
-    /// Returns the tile and the number of parts on a GPU with this number of multiprocessors.
+    /// Returns the tile and the number of parts on a GPU with this number of multiprocessors, which copies nothing in the background.
     fn plan([m, k, n]: [u32; 3], products: u64, multiprocessors: u32) -> (String, u32) {
         let target = Target { multiprocessors, ..Target::ORIN };
         let plan = Size { m, n, k: k.into(), products }.plan(&TILES, false, &target);
@@ -153,6 +155,22 @@ mod tests {
         }
         assert_eq!(plan([8192; 3], 1, 132), ("128x128".into(), 1));
         assert_eq!(plan([128, 64, 128], 256, 16), ("128x128".into(), 1));
+    }
+
+    /// Returns the tile and its stages on a GPU that copies in the background, and has so many KiB of shared memory for a block.
+    fn staged([m, k, n]: [u32; 3], multiprocessors: u32, shared: u32) -> (String, u32) {
+        let target = Target { multiprocessors, shared: shared << 10, ..Target::ORIN };
+        let tile = Size { m, n, k: k.into(), products: 1 }.plan(&TILES_80, false, &target).tile;
+        (tile.name(), tile.stages)
+    }
+
+    #[test]
+    fn operands_of_large_products_come_through_stages() {
+        assert_eq!([2048, 4096, 8192].map(|size| staged([size; 3], 132, 227)), [(); 3].map(|()| ("128x256".to_string(), 3)));
+        assert_eq!(staged([4096, 64, 128], 16, 163), ("128x128".into(), 3));
+        // Two blocks with stages would not fit into a multiprocessor.
+        assert_eq!(staged([4096, 64, 128], 16, 99), ("128x128".into(), 0));
+        assert_eq!(staged([64, 64, 64], 16, 163), ("64x64".into(), 0));
     }
 
     #[test]

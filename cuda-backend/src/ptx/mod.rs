@@ -149,9 +149,14 @@ fn contracted(text: &str) -> String {
 pub(crate) fn assert_assembles(name: &str, module: &str) {
     use std::{io::Write, process};
     let arguments = ["-arch=sm_87", "-v", "-o", "/dev/null", "/dev/stdin"];
-    let mut command = process::Command::new(std::env::var_os("GRADLET_PTXAS").unwrap_or("ptxas".into()));
+    let named = std::env::var_os("GRADLET_PTXAS");
+    let mut command = process::Command::new(named.clone().unwrap_or("ptxas".into()));
     let command = command.args(arguments).stdin(process::Stdio::piped()).stderr(process::Stdio::piped());
-    let Ok(mut assembler) = command.spawn() else { return eprintln!("no ptxas here") };
+    let mut assembler = match command.spawn() {
+        Ok(assembler) => assembler,
+        Err(error) if named.is_some() => panic!("{named:?}: {error}"),
+        Err(_) => return eprintln!("no ptxas here"),
+    };
     assembler.stdin.take().unwrap().write_all(module.as_bytes()).unwrap();
     let output = assembler.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -40,7 +40,8 @@ impl Fast {
         Ok(Fast { emulator, device })
     }
 
-    /// Starts GPUs on which the same product has different tiles, one without a workspace, and a Xavier, which copies nothing in the background.
+    /// Starts GPUs on which the same product has different tiles, one without a workspace, and a Xavier, which copies nothing in the
+    /// background.
     pub fn several() -> Result<[Fast; 4]> {
         let xavier = Fast::with("multiprocessors=8 capability=72", 8 << 20)?;
         Ok([Fast::new(1, 8 << 20)?, Fast::new(16, 0)?, Fast::new(132, 8 << 20)?, xavier])

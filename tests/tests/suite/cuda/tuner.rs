@@ -155,7 +155,7 @@ fn every_plan_of_gradients_with_steps() -> Result<()> {
         step.inputs.extend([rate, count]);
         cases.extend([Ok(sgd), Ok(step)]);
     }
-    check_all(&Emulator::new()?, &tuned_options(), cases, &["gemm_64x64_f32", "gemm_async_128x256_f32"])
+    check_all(&Emulator::new()?, &tuned_options(), cases, &["gemm_64x64_f32", "gemm_async_128x128_f32"])
 }
 
 /// Returns convolutions and their gradients with these numbers of channels.
