@@ -135,6 +135,16 @@ template <unsigned LINES, unsigned DEPTH, unsigned THREADS> struct Matrix {
     }
 };
 
+// Loads a quad from shared memory. The compiler would load parts of some quads again, and other ones each time that it runs.
+__device__ inline float4 shared_quad(unsigned from) {
+    float4 quad;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
+                 : "r"(from)
+                 : "memory");
+    return quad;
+}
+
 // The sums of a thread. Lanes are numbered so that neighbours in pairs load the same address: then 16-byte loads of a half-warp need the
 // banks once.
 template <typename T> struct Sums {
@@ -150,14 +160,14 @@ template <typename T> struct Sums {
 
     // Adds the products of a part.
     __device__ inline void add(const float *a_tile, const float *b_tile) {
-        const float *a = a_tile + row, *b = b_tile + column;
+        unsigned a = (unsigned)__cvta_generic_to_shared(a_tile + row), b = (unsigned)__cvta_generic_to_shared(b_tile + column);
 #pragma unroll (WIDTH > 4 ? T::DEPTH : T::DEPTH / 2)
         for (unsigned p = 0; p < T::DEPTH; p++) {
             float4 rows[2], columns[T::QUADS];
 #pragma unroll
-            for (unsigned i = 0; i < 2; i++) rows[i] = *(const float4 *)(a + p * T::A_PITCH + 16 * i);
+            for (unsigned i = 0; i < 2; i++) rows[i] = shared_quad(a + (p * T::A_PITCH + 16 * i) * 4);
 #pragma unroll
-            for (unsigned j = 0; j < T::QUADS; j++) columns[j] = *(const float4 *)(b + p * T::B_PITCH + 32 * j);
+            for (unsigned j = 0; j < T::QUADS; j++) columns[j] = shared_quad(b + (p * T::B_PITCH + 32 * j) * 4);
             const float(&x)[HEIGHT] = (const float(&)[HEIGHT])rows;
             const float(&y)[WIDTH] = (const float(&)[WIDTH])columns;
 #pragma unroll
