@@ -25,7 +25,9 @@ template <typename V> struct Moments {
     __device__ static Moments both(const Moments &a, const Moments &b) {
         Moments all = with(a.count + b.count, {a.of.elements + b.of.elements, a.of.squares + b.of.squares});
         V apart = b.mean() - a.mean();
-        all.of.squares += apart * apart * (a.count * b.count * all.inverse);
+        float weight = a.count * b.count * all.inverse;
+        // The square may be infinite where one side has no elements.
+        if (weight > 0) all.of.squares += apart * apart * weight;
         return all;
     }
 };

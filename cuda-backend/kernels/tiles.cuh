@@ -135,7 +135,7 @@ template <unsigned LINES, unsigned DEPTH, unsigned THREADS> struct Matrix {
     }
 };
 
-// Loads a quad from shared memory. The compiler would load parts of some quads again, and other ones each time that it runs.
+// Loads a quad from shared memory, by an instruction of its own: the compiler divides such loads differently each time that it runs.
 __device__ inline float4 shared_quad(unsigned from) {
     float4 quad;
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"

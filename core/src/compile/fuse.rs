@@ -35,8 +35,8 @@ impl Fusion {
     }
 
     /// Returns the order in which nodes that a group may contain are neighbours.
-    pub(crate) fn order(&self, graph: &Graph, order: Vec<usize>) -> Vec<usize> {
-        if self.neighbours { neighbours::brought_together(graph, &order) } else { order }
+    pub(crate) fn order(&self, graph: &Graph, order: &[usize]) -> Vec<usize> {
+        if self.neighbours { neighbours::brought_together(graph, order) } else { order.to_vec() }
     }
 
     /// Groups the nodes of `order` into steps. Neighbours are fused where possible.

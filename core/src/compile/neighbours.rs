@@ -60,7 +60,8 @@ fn small_ones_first(graph: &Graph, order: &mut [usize]) {
     }
 }
 
-/// True if `node` computes fewer elements than `value` has, and may run earlier. Without elements, it could read `value`.
+/// True if `node` computes fewer elements than `value` has, and may run earlier. A node that computes no elements may not: it could read
+/// `value`.
 fn is_small(graph: &Graph, node: &Node, value: ValueId) -> bool {
     let elements = |id: ValueId| graph.values[id].tensor_type.shape.elements();
     let refuses = node.inputs.first().is_none_or(|&input| node.op.may_refuse(graph.values[input].tensor_type.dtype));

@@ -11,8 +11,8 @@
 //!    area gets the lowest offset that is free for its whole lifetime, then the next largest ([`lifetimes`](crate::compile::lifetimes)).
 //!    The planner takes the order that needs less scratch memory. For a device that joins neighbours, it takes that of the trace, unless
 //!    the other one needs a quarter less: there, more neighbours can be joined, and fewer nodes wait for memory that others still use.
-//! 5. For a host, neighbouring nodes are fused. Groups are split again while the plan needs more scratch memory than without fusion
-//!    ([`fuse`](crate::compile::fuse)).
+//! 5. For a host, neighbouring nodes are fused. Groups are split again while the plan needs more scratch memory than its nodes need one by
+//!    one ([`fuse`](crate::compile::fuse)).
 
 use crate::compile::assignments::place_assignments;
 use crate::compile::lifetimes::{Layout, Placement};
@@ -69,7 +69,7 @@ fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
 /// without groups, the group with the most live bytes is split into single nodes again.
 fn fuse<'g>(graph: &'g Graph, decided: &Decisions, single: (Placement, Layout<'g>), fusion: Fusion) -> (Placement, Layout<'g>) {
     let before: Vec<usize> = single.1.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
-    let order = fusion.order(graph, before.clone());
+    let order = fusion.order(graph, &before);
     let mut most = single.0.scratch;
     if order != before {
         let alone = Layout::new(graph, decided, order.iter().copied().map(Step::single).collect(), Target::Host(fusion));

@@ -101,11 +101,15 @@ mod tests {
     /// No instruction is left that the host should have replaced. If there is an assembler, it takes the kernels, and nothing spills.
     #[test]
     fn closings_are_filled() {
+        let mut entries = Vec::new();
         for size in [[2048, 64, 2048], [2048, 64, 128], [64, 64, 64], [4096, 64, 32], [32, 64, 4096], [64, 4096, 64], [63, 4096, 63]] {
             let call = lowered(size, false).calls.pop().unwrap();
             let (text, entry) = call.code.ptx(true).unwrap();
             assert!(entry.ends_with("_closing") && !text.contains("// closing"), "{entry}");
             assert_assembles(&entry, &text);
+            entries.push(entry);
         }
+        let staged = ["gemm_async_128x128_f32_closing", "gemm_async_128x256_f32_closing"];
+        assert!(staged.iter().all(|entry| entries.iter().any(|own| own == entry)), "{entries:?}");
     }
 }

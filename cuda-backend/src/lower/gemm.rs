@@ -8,7 +8,7 @@ use crate::ptx::Code;
 
 /// The tiles of `kernels/gemm.cu`.
 pub(super) static TILES: [Tile; 4] = [SQUARE, STEPS, NARROW, FLAT];
-/// The tiles with those of `kernels/gemm_80.cu`.
+/// The tiles of GPUs from compute capability 8.0 on. The first two are those of `kernels/gemm_80.cu`.
 pub(super) static TILES_80: [Tile; 6] = [WIDE, SQUARE.through(3), SQUARE, STEPS, NARROW, FLAT];
 const STEPS: Tile = Tile { steps: true, ..SMALL };
 /// Largest height of a grid.

@@ -16,7 +16,7 @@ const WIDE_BATCH: u64 = 16;
 const LANES: u32 = 4;
 /// Width in columns from which neighbouring threads read whole lines of the cache.
 const WIDE: u64 = 32;
-/// Number of blocks for each multiprocessor between which results are divided. Other blocks take the place of those that end early.
+/// Largest number of blocks for each multiprocessor. More than run at once, so that others take the place of those that end early.
 const MOST: u64 = 32;
 /// Least number of elements of a block, if other blocks have the rest.
 const LEAST: u64 = 4096;

@@ -92,6 +92,16 @@ fn moments_take_one_pass() -> Result<()> {
     Ok(())
 }
 
+/// Elements whose squares overflow have a variance, as long as they are near each other.
+#[test]
+fn large_elements_have_a_variance() -> Result<()> {
+    for (dims, axes) in [(&[300, 7][..], &[0][..]), (&[1, 5], &[0]), (&[256, 2052], &[0]), (&[5000, 3], &[0]), (&[9, 2100], &[1])] {
+        let (found, ..) = results(moments, dims, axes, 1e20)?;
+        assert!(found[1].iter().all(|variance| (0.0..1e28).contains(variance)), "{dims:?}: {:?}", &found[1][..3]);
+    }
+    Ok(())
+}
+
 /// Layer normalization of a sum of tensors, which is stored, with factors and shifts.
 fn of_a_sum(x: &Tensor, axes: &[i32]) -> Result<Vec<Tensor>> {
     let x = x.add_scalar(1.0)?;
