@@ -190,6 +190,10 @@ mod tests {
         (f64::from(got) - want).abs() / if rounded.is_normal() { unit } else { f64::from(f32::MIN_POSITIVE) }
     }
 
+    /// The numbers for which the functions of the test `errors` were farthest from the exact result, of nearly all numbers.
+    const WORST: [f32; 10] =
+        [37.77723, 0.382_316_65, 0.631_044_2, -16.635704, 0.706_991_5, 0.015_624_939, -2.03031, 0.916_823_1, 27.479837, 16231.888];
+
     fn special() -> impl Iterator<Item = f32> {
         let positive = [0.0, 1.0, 2.0, 3.0, 0.5, f32::MIN_POSITIVE, 1e-45, 88.0, 88.5, 1e30, f32::MAX, f32::INFINITY, f32::NAN];
         positive.into_iter().chain(positive.map(|x| -x))
@@ -201,16 +205,16 @@ mod tests {
             ("exp", exp, libm::exp, 1.0),
             ("expm1", expm1, libm::expm1, 1.6),
             ("tanh", tanh, libm::tanh, 1.4),
-            ("sigmoid", sigmoid, |x| 1.0 / (1.0 + libm::exp(-x)), 2.2),
+            ("sigmoid", sigmoid, |x| 1.0 / (1.0 + libm::exp(-x)), 2.5),
             ("ln", ln, libm::log, 1.0),
             ("log1p", log1p, libm::log1p, 2.6),
             ("softplus", softplus, |x| x.max(0.0) + libm::log1p(libm::exp(-x.abs())), 2.6),
-            ("erf", erf, libm::erf, 1.4),
+            ("erf", erf, libm::erf, 1.6),
             ("sin", sin, libm::sin, 1.6),
             ("cos", cos, libm::cos, 1.6),
         ];
         for (name, fast, exact, bound) in of {
-            let numbers = (0..=u32::MAX / 997).map(|n| f32::from_bits(n * 997)).chain(special());
+            let numbers = (0..cases(1 << 22) as u32).map(|n| f32::from_bits(n.wrapping_mul(2_654_435_761))).chain(special()).chain(WORST);
             let numbers = numbers.filter(|x| !matches!(name, "sin" | "cos") || x.abs() <= MOST_RADIANS);
             let worst = numbers.map(|x| (error(fast(x), exact(f64::from(x))), x)).fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a });
             assert!(worst.0 <= bound, "{name}({}) is wrong by {} units", worst.1, worst.0);
