@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use xtask::boards::{self, M4F};
-use xtask::setup::{self, Toolchain};
+use xtask::setup::{self, NO_HEAP, Toolchain};
 use xtask::shell::{self, answer, root};
 
 const STEPS: u32 = 100;
@@ -60,9 +60,9 @@ fn export() -> Result<PathBuf> {
 /// Builds the firmware in C. Fails if a loss or a weight differs from the host's, or if it is larger or slower than the one in Rust, beyond
 /// [`MORE`].
 fn firmware(toolchain: &Toolchain, folder: &Path) -> Result<()> {
-    let mut command = toolchain.cargo_for(M4F.triple, &boards::builds(), Some("core,alloc"), "rustc");
+    let mut command = toolchain.cargo_for(M4F.triple, &boards::builds(), Some(NO_HEAP), "rustc");
     command.args(["--package", "gradlet-c", "--profile", "device", "--crate-type", "staticlib", "--quiet"]);
-    shell::run(command.env("RUSTFLAGS", format!("-C target-cpu={}", M4F.cpu)))?;
+    shell::run(command.envs(M4F.flags()))?;
     let library = boards::builds().join(M4F.triple).join("device/libgradlet_c.a");
     let build = folder.join("c");
     let mut make = Command::new("make");

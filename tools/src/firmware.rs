@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use xtask::boards::{self, M4F, TARGETS, Target};
-use xtask::setup::{self, Toolchain};
+use xtask::setup::{self, HEAP, NO_HEAP, Toolchain};
 use xtask::shell;
 
 /// Names of all firmwares of the board.
@@ -65,7 +65,8 @@ pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result
 /// Builds firmware `name` for `target`, with the model in `folder` (`None` for a firmware without a model). The firmware is a copy: a build
 /// for another model or processor replaces cargo's own file, also while this firmware runs.
 pub fn build_for(toolchain: &Toolchain, target: &'static Target, name: &str, folder: Option<&Path>) -> Result<Firmware> {
-    let mut command = toolchain.cargo(target, "build");
+    let library = if name == EAGER { HEAP } else { NO_HEAP };
+    let mut command = toolchain.cargo(target, library, "build");
     command.args(["--release", "--quiet", "--locked", "--bin", name, "--no-default-features", "--features", target.board]);
     if name == EAGER {
         command.args(["--features", "alloc"]);
@@ -89,7 +90,7 @@ pub fn build_for(toolchain: &Toolchain, target: &'static Target, name: &str, fol
 
 /// Builds the common parts of the firmwares without a heap for the device: the board library and gradlet's core.
 pub fn prepare(toolchain: Toolchain) -> Result<()> {
-    shell::run(toolchain.cargo(&M4F, "build").args(["--release", "--quiet", "--locked", "--lib"]))
+    shell::run(toolchain.cargo(&M4F, NO_HEAP, "build").args(["--release", "--quiet", "--locked", "--lib"]))
 }
 
 /// Result of a firmware's run.
@@ -270,7 +271,7 @@ impl Project {
 
     /// Returns the command `cargo SUBCOMMAND --release` for the project, with its builds in `target`.
     pub fn cargo(&self, toolchain: &Toolchain, target: &Path, subcommand: &str) -> Command {
-        let mut command = toolchain.cargo_for(&self.triple, target, Some("core,alloc"), subcommand);
+        let mut command = toolchain.cargo_for(&self.triple, target, Some(NO_HEAP), subcommand);
         command.args(["--release", "--quiet"]).current_dir(&self.folder);
         command
     }

@@ -19,10 +19,6 @@ const ROUNDS: [u32; 2] = [2, 2];
 const ROUND: u32 = 1_000;
 const REPORTED: u32 = 10;
 const LIMIT: Duration = Duration::from_secs(300);
-/// Settings that make a build faster, and a firmware larger.
-const FAST: [(&str, &str); 3] =
-    [("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"), ("CARGO_PROFILE_RELEASE_DEBUG", "false"), ("CARGO_PROFILE_RELEASE_LTO", "off")];
-
 /// Makes and builds the project of every board with a small model. Compares the losses of the emulated board with the host's.
 pub fn check() -> Result<()> {
     let artifact = models::of("mlp:64-32-10", &["infer", "train"])?;
@@ -81,11 +77,11 @@ impl Made {
         Ok(Made { name, folder, project })
     }
 
-    /// Builds the project with its committed versions. Returns the path of the firmware. The folder of the builds is kept, and the boards
-    /// share what they have in common.
+    /// Builds the project with its committed versions, in the folder of the firmwares' builds: it shares libraries with a firmware for the
+    /// same processor. Returns the path of the firmware.
     fn build(&self, toolchain: &Toolchain) -> Result<PathBuf> {
-        let target = boards::builds().join("projects");
-        shell::run(self.project.cargo(toolchain, &target, "build").arg("--locked").envs(FAST))?;
+        let target = boards::builds();
+        shell::run(self.project.cargo(toolchain, &target, "build").arg("--locked"))?;
         Ok(target.join(&self.project.triple).join("release").join(&self.name))
     }
 }

@@ -13,34 +13,39 @@ pub struct Target {
     pub board: &'static str,
     /// Rust's name of the target.
     pub triple: &'static str,
-    /// The compiler's name of the processor.
-    pub cpu: &'static str,
+    /// The compiler's name of the processor, if it is not the one that the target implies.
+    cpu: Option<&'static str>,
 }
 
-const fn target(name: &'static str, board: &'static str, triple: &'static str, cpu: &'static str) -> Target {
+const fn target(name: &'static str, board: &'static str, triple: &'static str, cpu: Option<&'static str>) -> Target {
     Target { name, board, triple, cpu }
 }
 
 /// All targets. A thumbv6m program runs on the MPS2 board too, which has more RAM than a microbit.
 pub static TARGETS: [Target; 9] = [
     M4F,
-    target("m0", "microbit", "thumbv6m-none-eabi", "cortex-m0"),
-    target("m0-mps2", "mps2-an385", "thumbv6m-none-eabi", "cortex-m0"),
-    target("m3", "mps2-an385", "thumbv7m-none-eabi", "cortex-m3"),
-    target("m7", "mps2-an500", "thumbv7em-none-eabihf", "cortex-m7"),
-    target("m33", "mps2-an505", "thumbv8m.main-none-eabihf", "cortex-m33"),
-    target("m55", "mps3-an547", "thumbv8m.main-none-eabihf", "cortex-m55"),
-    target("rv32imac", "virt", "riscv32imac-unknown-none-elf", "generic-rv32"),
-    target("rv32imc", "virt", "riscv32imc-unknown-none-elf", "generic-rv32"),
+    target("m0", "microbit", "thumbv6m-none-eabi", Some("cortex-m0")),
+    target("m0-mps2", "mps2-an385", "thumbv6m-none-eabi", Some("cortex-m0")),
+    target("m3", "mps2-an385", "thumbv7m-none-eabi", Some("cortex-m3")),
+    target("m7", "mps2-an500", "thumbv7em-none-eabihf", Some("cortex-m7")),
+    target("m33", "mps2-an505", "thumbv8m.main-none-eabihf", Some("cortex-m33")),
+    target("m55", "mps3-an547", "thumbv8m.main-none-eabihf", Some("cortex-m55")),
+    target("rv32imac", "virt", "riscv32imac-unknown-none-elf", None),
+    target("rv32imc", "virt", "riscv32imc-unknown-none-elf", None),
 ];
 
 /// The target of the firmwares that do not name one: a Cortex-M4F.
-pub const M4F: Target = target("m4f", "mps2-an386", "thumbv7em-none-eabihf", "cortex-m4");
+pub const M4F: Target = target("m4f", "mps2-an386", "thumbv7em-none-eabihf", Some("cortex-m4"));
 
 impl Target {
     /// True if the processor is a RISC-V.
     pub fn is_riscv(&self) -> bool {
         self.triple.starts_with("riscv")
+    }
+
+    /// Returns the variable with the compiler's flags for the processor, if it needs some.
+    pub fn flags(&self) -> Option<(&'static str, String)> {
+        self.cpu.map(|cpu| ("RUSTFLAGS", format!("-C target-cpu={cpu}")))
     }
 
     /// Name of QEMU's program.

@@ -24,6 +24,11 @@ const CHROMIUMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "
 const CUDA_PACKAGES: [&str; 3] = ["nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvcc==13.5.37"];
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
 
+/// The crates of the standard library that a firmware needs, as `-Zbuild-std` names them.
+pub const NO_HEAP: &str = "core";
+/// The crates that a firmware with a heap needs.
+pub const HEAP: &str = "core,alloc";
+
 /// A Rust toolchain that builds for a target.
 #[derive(Clone, Copy)]
 pub enum Toolchain {
@@ -57,10 +62,10 @@ impl Toolchain {
         whole.then_some(Toolchain::Debian)
     }
 
-    /// Returns the command `cargo SUBCOMMAND` in boards/, for the firmwares of `target`.
-    pub fn cargo(&self, target: &Target, subcommand: &str) -> Command {
-        let mut command = self.cargo_for(target.triple, &boards::builds(), Some("core,alloc"), subcommand);
-        command.current_dir(shell::root().join("boards")).env("RUSTFLAGS", format!("-C target-cpu={}", target.cpu));
+    /// Returns the command `cargo SUBCOMMAND` in boards/, for the firmwares of `target` that need `library`.
+    pub fn cargo(&self, target: &Target, library: &str, subcommand: &str) -> Command {
+        let mut command = self.cargo_for(target.triple, &boards::builds(), Some(library), subcommand);
+        command.current_dir(shell::root().join("boards")).envs(target.flags());
         command
     }
 
@@ -88,7 +93,7 @@ impl Toolchain {
         match self {
             Toolchain::Active => &[],
             Toolchain::Debian => {
-                &[("CARGO", DEBIAN_CARGO), ("RUSTC", DEBIAN_RUSTC), ("RUSTC_BOOTSTRAP", "1"), ("CARGO_UNSTABLE_BUILD_STD", "core,alloc")]
+                &[("CARGO", DEBIAN_CARGO), ("RUSTC", DEBIAN_RUSTC), ("RUSTC_BOOTSTRAP", "1"), ("CARGO_UNSTABLE_BUILD_STD", NO_HEAP)]
             }
         }
     }
@@ -221,11 +226,15 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
+/// Variable with which Python compiles what it imports, and keeps nothing of it. An import of TensorFlow takes three times as long then.
+pub const KEEPS_NOTHING: &str = "PYTHONDONTWRITEBYTECODE";
+
 /// Returns a Python with TensorFlow, TensorBoard and the plugin of its Profile page. Creates it in an environment under target/ if missing.
 pub fn install_tensorflow() -> Result<PathBuf> {
     let folder = shell::root().join("target/tensorflow");
     let python = folder.join("bin/python");
-    if shell::answer(&python.to_string_lossy(), &["-c", "import tensorflow, tensorboard, xprof"]).is_none() {
+    let imports = Command::new(&python).args(["-c", "import tensorflow, tensorboard, xprof"]).env_remove(KEEPS_NOTHING).output();
+    if !imports.is_ok_and(|output| output.status.success()) {
         shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
         let packages = ["tensorflow-cpu", "tensorboard", "xprof"];
         // Python compiles the few modules that it imports itself.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::boards::{self, M4F};
 use xtask::jetson::{self, Jetson};
-use xtask::setup::{self, SMALL, Toolchain};
+use xtask::setup::{self, HEAP, NO_HEAP, SMALL, Toolchain};
 use xtask::shell::{answer, cargo, root};
 
 /// Sources that `cargo xtask proto` generates.
@@ -63,20 +63,20 @@ pub static FIRST: [Step; 2] =
 /// Three chains of steps, which run in parallel. No chain needs the results of another, and Chromium and QEMU leave a core idle.
 pub static CHAINS: [&[Step]; 3] = [&HOST, &OTHERS, &DEVICES];
 
-static HOST: [Step; 7] = [
+static HOST: [Step; 8] = [
     step("tests", tests),
+    // No step of the other chains builds its firmware.
+    tool("golden vectors", |_, log| golden(log)),
     step("lints", |_, log| log.run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     tool("messages", |_, log| log.run(built("gradlet-proto").arg("--check"))),
     step("docs", |_, log| log.run(&mut docs())),
     step("public names", |_, log| log.run(&mut docs()).and_then(|()| names::check())),
     step("oldest Rust", |_, log| oldest_rust(log)),
-    // It builds in a folder of its own, so it need not be in the chain of the devices, which is the longest.
-    tool("firmware projects", |_, log| check("projects", log)),
+    step("TensorFlow, both ways", |_, log| log.run(&mut ignored("tensorflow::")?)),
 ];
 
-static OTHERS: [Step; 7] = [
+static OTHERS: [Step; 6] = [
     step("a Jetson's CPU", |_, log| on_a_jetson(log)),
-    step("TensorFlow, both ways", |_, log| log.run(&mut ignored("tensorflow::")?)),
     tool("TensorBoard, in Chromium", |_, log| tensorboard(log)),
     tool("PTX", |_, log| ptx(log)),
     tool("CUDA, on a real GPU", |_, log| cuda(log)),
@@ -88,7 +88,6 @@ static DEVICES: [Step; 17] = [
     step("core with alloc, without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |_, log| firmware_lints(log)),
     tool("firmware harness", |_, log| check("harness", log)),
-    tool("golden vectors", |_, log| golden(log)),
     tool("the device's bits", |_, log| check("bits-mlp", log)),
     tool("the device's bits, in loops", |_, log| check("bits-lstm", log)),
     tool("the device's bits, op by op", |_, log| check("bits-eager", log)),
@@ -99,6 +98,8 @@ static DEVICES: [Step; 17] = [
     tool("the device, hostile runs", |_, log| check("hostile", log)),
     tool("the device's telemetry", |_, log| check("telemetry", log)),
     tool("every processor's bits", |_, log| check("bits-targets", log)),
+    // It needs libraries that the steps before it have built.
+    tool("firmware projects", |_, log| check("projects", log)),
     tool("the C API", |_, log| check("c", log)),
     tool("the report before flashing", |_, log| check("measure", log)),
     tool("sizes", |_, log| check("size", log)),
@@ -226,6 +227,7 @@ fn ignored(module: &str) -> Result<Command> {
     let python = env::var_os("GRADLET_PYTHON").map_or_else(setup::install_tensorflow, |path| Ok(path.into()))?;
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "suite", "--", "--ignored", module]).env("GRADLET_PYTHON", python);
+    command.env_remove(setup::KEEPS_NOTHING);
     Ok(command)
 }
 
@@ -246,7 +248,7 @@ fn check(which: &str, log: &mut Log) -> Result<()> {
 fn without_atomics(log: &mut Log) -> Result<()> {
     match Toolchain::with_target(SMALL) {
         Some(toolchain) => {
-            let mut check = toolchain.cargo_for(SMALL, &boards::builds(), Some("core,alloc"), "check");
+            let mut check = toolchain.cargo_for(SMALL, &boards::builds(), Some(HEAP), "check");
             // The step "a Jetson's CPU" may hold the lock of the debug builds. A check needs no optimised library.
             check.args(["--release", "--config", "profile.release.opt-level=0"]);
             log.run(check.args(["--package", "gradlet-core", "--features", "alloc defmt"]))
@@ -268,7 +270,7 @@ fn firmware_lints(log: &mut Log) -> Result<()> {
             log.say(&format!("skipped: there is no clippy for {0}; run `rustup target add {0}`", target.triple));
             continue;
         };
-        let mut clippy = toolchain.cargo(target, "clippy");
+        let mut clippy = toolchain.cargo(target, NO_HEAP, "clippy");
         clippy.args(["--release", "--locked"]).args(which).env("GRADLET_FIRMWARE_DIR", boards::no_model()?);
         log.run(&mut clippy)?;
     }
@@ -285,19 +287,16 @@ fn on_a_jetson(log: &mut Log) -> Result<()> {
             return Ok(());
         }
     };
-    // All commands name the same packages, so that each library is built once.
     let jetson = |subcommand: &str, runner: &str| {
         let mut command = jetson.cargo(runner, subcommand);
-        for package in ["gradlet", "gradlet-core", "gradlet-cpu", "gradlet-cuda", "gradlet-cuda-emulator"] {
-            command.args(["--package", package]);
-        }
         // Without optimisation, the emulator is compiled in a fourth of the time, and the example still runs in half a minute.
-        command.args(["--config", "profile.dev.package.gradlet-cuda-emulator.opt-level=0", "--features", "gradlet/cuda", "--lib"]);
+        command.args(["--config", "profile.dev.package.gradlet-cuda-emulator.opt-level=0"]);
         command
     };
-    log.run(jetson("test", jetson::RUNNER).args(["--", "kernels::", "ops::", "simd::"]))?;
-    log.run(jetson("test", jetson::FIRST_RUNNER).args(["--", "kernels::quantized::", "simd::"]))?;
-    log.run(jetson("build", jetson::RUNNER).args(["--example", "jetson"]))?;
+    let tests = ["--package", "gradlet-core", "--package", "gradlet-cpu", "--package", "gradlet-cuda", "--lib", "--"];
+    log.run(jetson("test", jetson::RUNNER).args(tests).args(["kernels::", "ops::", "simd::"]))?;
+    log.run(jetson("test", jetson::FIRST_RUNNER).args(tests).args(["kernels::quantized::", "simd::"]))?;
+    log.run(jetson("build", jetson::RUNNER).args(["--package", "gradlet", "--features", "cuda", "--example", "jetson"]))?;
     let both = ["--", "--ignored", "--exact", "cuda::jetson::on_a_jetsons_cpu"];
     log.run(cargo().args(["test", "--workspace", "--test", "suite"]).args(both))
 }

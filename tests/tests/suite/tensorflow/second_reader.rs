@@ -22,7 +22,9 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/second_reader");
 fn second_reader(arguments: &[&str], lines: &str) -> String {
     let python = std::env::var_os("GRADLET_PYTHON").unwrap_or_else(|| "python3".into());
     let mut command = Command::new(python);
-    command.arg(FOLDER).args(arguments).env("OMP_NUM_THREADS", "1").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Python keeps nothing in the folder.
+    command.args(["-B", FOLDER]).args(arguments).env("OMP_NUM_THREADS", "1");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (mut stdin, lines) = (child.stdin.take().unwrap(), lines.to_string());
     // The reader answers while it reads. If it dies, its own error is told below.
