@@ -152,9 +152,13 @@ fn too_large(plan: &Plan) -> Error {
 }
 
 impl Executable {
-    /// Plans `graph` for execution in `scratch`.
+    /// Plans `graph` for execution in `scratch`. Where the device has too little memory for a plan that joins neighbours, plans without.
     pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion, scratch: &Shared<Scratch>) -> Result<Executable> {
-        let plan = plan(graph, Target::Host(fusion));
+        let planned = |neighbours| plan(graph, Target::Host(Fusion { neighbours, ..fusion }));
+        let mut plan = planned(fusion.neighbours);
+        if fusion.neighbours && plan.scratch as u64 > scratch.room(device) {
+            plan = planned(false);
+        }
         if plan.scratch == usize::MAX {
             return Err(too_large(&plan));
         }

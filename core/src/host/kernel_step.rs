@@ -97,6 +97,13 @@ impl Scratch {
         Holder::Function(self.name.clone())
     }
 
+    /// Returns the number of bytes that a run's scratch memory on `device` can have at present.
+    pub(crate) fn room(&self, device: &Device) -> u64 {
+        let memory = device.memory_info();
+        let own = self.pieces.lock().iter().rfind(|piece| piece.device() == device).map_or(0, Buffer::len) as u64;
+        memory.limit.map_or(u64::MAX, |limit| (limit + own).saturating_sub(memory.current))
+    }
+
     /// Calls `work` with at least `bytes` bytes of scratch memory of `device`, whose content is arbitrary. Fails if there is no memory.
     pub(crate) fn with<R>(&self, device: &Device, bytes: usize, work: impl FnOnce(&mut Buffer) -> Result<R>) -> Result<R> {
         let mut pieces = self.pieces.lock();

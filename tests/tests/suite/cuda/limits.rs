@@ -1,8 +1,9 @@
 //! GPUs with little memory: training steps under a limit, refused at each place.
 
 use crate::cnn::{Bits, Cnn, bytes};
+use gradlet::cuda::Options;
 use gradlet_core::error::OutOfMemory;
-use gradlet_core::{Error, Result, Tensor};
+use gradlet_core::{Eager, Error, Function, Result, Scope, Tensor};
 use gradlet_tests::gpu::Emulator;
 
 /// Size of a block in bytes.
@@ -102,5 +103,27 @@ fn a_limit_is_exact() -> Result<()> {
     assert_eq!((shortage(&error).free, shortage(&error).limit), (0, Some(1 << 16)));
     drop(blocks);
     assert_eq!(Tensor::full(&device, 3u8, &[1 << 16])?.dims(), [1 << 16]);
+    Ok(())
+}
+
+/// A plan that joins neighbours has three values at once. Where memory is too short for it, another plan has one, and the same result.
+#[test]
+fn neighbours_stay_apart_where_memory_is_short() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let run = |memory_limit| -> Result<(u64, Vec<u8>)> {
+        let device = emulator.gpu()?.create("GPU:0", &Options { memory_limit, ..Options::default() })?;
+        let function = Function::new(|_: &dyn Scope, x: Tensor| {
+            let rows = |count| x.broadcast_to(&[count, 4096]);
+            let (whole, one, other) = (rows(8)?, rows(1)?, rows(1)?);
+            whole.mul(&one.sum(&[], false)?.add(&other.sum(&[], false)?)?)?.sum(&[], false)
+        });
+        let result = function.call(&Eager::new(&device), Tensor::full(&device, 0.1f32, &[])?)?;
+        Ok((device.memory_info().peak, bytes(&result)))
+    };
+    let (peak, result) = run(None)?;
+    let limit = peak - 8192;
+    let (lowest, own) = run(Some(limit))?;
+    assert!(lowest <= limit && own == result, "{lowest} of {limit} bytes");
+    assert_eq!(emulator.report(), "");
     Ok(())
 }
