@@ -93,7 +93,7 @@ const MODELS: [(&str, Sizes<&str>, bool); 5] = [
 
 /// The latencies with their sizes and bars.
 const LATENCIES: [(&str, Sizes<&str>, Option<Bar>); 4] = [
-    ("launch", Sizes { usual: "64x1024", quick: "4x68" }, Some(Bar::Microseconds(1.5))),
+    ("launch", Sizes { usual: "64x1024", quick: "4x1028" }, Some(Bar::Microseconds(1.5))),
     ("batch_to_loss", Sizes { usual: "50x784x100", quick: "2x16x8" }, Some(Bar::Microseconds(30.0))),
     ("cnn_infer", Sizes { usual: "1x32x1024", quick: "1x2x8" }, None),
     ("mobilenet_v2_infer", Sizes { usual: "1x224x100x1000", quick: "1x32x35x3" }, None),
