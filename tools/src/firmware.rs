@@ -271,7 +271,7 @@ impl Project {
 
     /// Returns the command `cargo SUBCOMMAND --release` for the project, with its builds in `target`.
     pub fn cargo(&self, toolchain: &Toolchain, target: &Path, subcommand: &str) -> Command {
-        let mut command = toolchain.cargo_for(&self.triple, target, Some(NO_HEAP), subcommand);
+        let mut command = toolchain.cargo_for(&self.triple, target, Some(HEAP), subcommand);
         command.args(["--release", "--quiet"]).current_dir(&self.folder);
         command
     }

@@ -19,6 +19,7 @@ const ROUNDS: [u32; 2] = [2, 2];
 const ROUND: u32 = 1_000;
 const REPORTED: u32 = 10;
 const LIMIT: Duration = Duration::from_secs(300);
+
 /// Makes and builds the project of every board with a small model. Compares the losses of the emulated board with the host's.
 pub fn check() -> Result<()> {
     let artifact = models::of("mlp:64-32-10", &["infer", "train"])?;

@@ -98,7 +98,7 @@ static DEVICES: [Step; 17] = [
     tool("the device, hostile runs", |_, log| check("hostile", log)),
     tool("the device's telemetry", |_, log| check("telemetry", log)),
     tool("every processor's bits", |_, log| check("bits-targets", log)),
-    // It needs libraries that the steps before it have built.
+    // It shares libraries with the steps before it.
     tool("firmware projects", |_, log| check("projects", log)),
     tool("the C API", |_, log| check("c", log)),
     tool("the report before flashing", |_, log| check("measure", log)),
@@ -293,6 +293,7 @@ fn on_a_jetson(log: &mut Log) -> Result<()> {
         command.args(["--config", "profile.dev.package.gradlet-cuda-emulator.opt-level=0"]);
         command
     };
+    // The dependencies have the same features in all commands, so that each library is built once.
     let tests = ["--package", "gradlet-core", "--package", "gradlet-cpu", "--package", "gradlet-cuda", "--lib", "--"];
     log.run(jetson("test", jetson::RUNNER).args(tests).args(["kernels::", "ops::", "simd::"]))?;
     log.run(jetson("test", jetson::FIRST_RUNNER).args(tests).args(["kernels::quantized::", "simd::"]))?;

@@ -152,7 +152,8 @@ fn too_large(plan: &Plan) -> Error {
 }
 
 impl Executable {
-    /// Plans `graph` for execution in `scratch`. Where the device has too little memory for a plan that joins neighbours, plans without.
+    /// Plans `graph` for execution in `scratch`. If a plan that joins neighbours has no room on the device, takes one
+    /// that does not.
     pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion, scratch: &Shared<Scratch>) -> Result<Executable> {
         let planned = |neighbours| plan(graph, Target::Host(Fusion { neighbours, ..fusion }));
         let mut plan = planned(fusion.neighbours);

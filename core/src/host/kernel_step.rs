@@ -101,7 +101,7 @@ impl Scratch {
     pub(crate) fn room(&self, device: &Device) -> u64 {
         let memory = device.memory_info();
         let own = self.pieces.lock().iter().rfind(|piece| piece.device() == device).map_or(0, Buffer::len) as u64;
-        memory.limit.map_or(u64::MAX, |limit| (limit + own).saturating_sub(memory.current))
+        memory.limit.map_or(u64::MAX, |limit| limit.saturating_sub(memory.current).saturating_add(own))
     }
 
     /// Calls `work` with at least `bytes` bytes of scratch memory of `device`, whose content is arbitrary. Fails if there is no memory.
