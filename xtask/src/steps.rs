@@ -297,7 +297,8 @@ fn on_a_jetson(log: &mut Log) -> Result<()> {
     let tests = ["--package", "gradlet-core", "--package", "gradlet-cpu", "--package", "gradlet-cuda", "--lib", "--"];
     log.run(jetson("test", jetson::RUNNER).args(tests).args(["kernels::", "ops::", "simd::"]))?;
     log.run(jetson("test", jetson::FIRST_RUNNER).args(tests).args(["kernels::quantized::", "simd::"]))?;
-    log.run(jetson("build", jetson::RUNNER).args(["--package", "gradlet", "--features", "cuda", "--example", "jetson"]))?;
+    let packages = ["--package", "gradlet", "--package", "gradlet-cuda-emulator", "--features", "gradlet/cuda"];
+    log.run(jetson("build", jetson::RUNNER).args(packages).args(["--lib", "--example", "jetson"]))?;
     let both = ["--", "--ignored", "--exact", "cuda::jetson::on_a_jetsons_cpu"];
     log.run(cargo().args(["test", "--workspace", "--test", "suite"]).args(both))
 }
