@@ -1,7 +1,7 @@
 //! Op contract: the name of an op, the types it accepts, and the kernels that compute it.
 //!
-//! The parts of an op are separate statics of plain function pointers. A [`Kernel`] points to its [`OpDef`], and nothing points back.
-//! Firmware therefore links only the kernels that it names.
+//! The parts of an op are separate: an [`OpDef`] is a static, and a [`Kernel`] is a constant that points to it. Nothing points back. A
+//! firmware therefore compiles and links only the kernels that it names.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};

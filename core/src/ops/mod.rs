@@ -48,19 +48,20 @@ pub use steps::{adam_step, matmul_adam, matmul_sgd, sgd_step};
 
 use crate::base::op::Kernel;
 
-/// Defines one kernel static for each element type. All kernels call the same generic function.
+/// Defines one kernel for each element type. All kernels call the same generic function. They are constants: a crate compiles the function
+/// for the kernels that it names, and nothing for the others.
 macro_rules! kernels {
     ($run:ident: $($name:ident = $ty:ty),*) => {
         $(
             #[doc = concat!("Portable kernel for ", stringify!($ty), ".")]
-            pub static $name: Kernel = Kernel { def: &DEF, dtype: <$ty as crate::base::dtype::Element>::DTYPE, run: $run::<$ty> };
+            pub const $name: Kernel = Kernel { def: &DEF, dtype: <$ty as crate::base::dtype::Element>::DTYPE, run: $run::<$ty> };
         )*
     };
 }
 use kernels;
 
-/// Defines one kernel static for each element type, for a function that moves elements and computes nothing. With `sized`, the
-/// function is generic over an unsigned integer of the element's size. With `bytes`, one function serves all types.
+/// Defines one kernel for each element type, for a function that moves elements and computes nothing. With `sized`, the function is
+/// generic over an unsigned integer of the element's size. With `bytes`, one function serves all types.
 macro_rules! moving_kernels {
     (sized $run:ident) => {
         crate::ops::moving_kernels!(each
@@ -76,13 +77,13 @@ macro_rules! moving_kernels {
     (each $($name:ident $dtype:ident = $run:expr),*) => {
         $(
             #[doc = concat!("Portable kernel for ", stringify!($dtype), ".")]
-            pub static $name: Kernel = Kernel { def: &DEF, dtype: crate::base::dtype::DType::$dtype, run: $run };
+            pub const $name: Kernel = Kernel { def: &DEF, dtype: crate::base::dtype::DType::$dtype, run: $run };
         )*
     };
 }
 use moving_kernels;
 
-/// Calls the macro `$callback` with the catalogue: for each op its code, its name, and the statics of its kernels.
+/// Calls the macro `$callback` with the catalogue: for each op its code, its name, and its kernels.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! catalogue {
@@ -220,8 +221,14 @@ macro_rules! define {
             )*
         }
 
-        /// All portable kernels. If a firmware names only the kernels that its model needs instead of using this list, the linker
-        /// drops all others.
+        /// All portable kernels. If a firmware names only the kernels that its model needs instead of using this list, it compiles no
+        /// others.
+        #[cfg(not(feature = "alloc"))]
+        pub const KERNELS: &[&Kernel] = &[$($(&$name::$kernel,)*)*];
+
+        /// All portable kernels. A firmware without a heap can name only the kernels that its model needs: it then compiles no others.
+        // A static: devices of a host use all kernels, and this crate compiles them once for all crates above it.
+        #[cfg(feature = "alloc")]
         pub static KERNELS: &[&Kernel] = &[$($(&$name::$kernel,)*)*];
 
         /// All ops.

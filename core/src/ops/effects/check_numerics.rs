@@ -65,13 +65,13 @@ fn finite_groups(data: &[u8]) -> usize {
 }
 
 /// Portable kernel for f32.
-pub static F32: Kernel = Kernel { def: &DEF, dtype: DType::F32, run };
+pub const F32: Kernel = Kernel { def: &DEF, dtype: DType::F32, run };
 /// Portable kernel for f64.
-pub static F64: Kernel = Kernel { def: &DEF, dtype: DType::F64, run };
+pub const F64: Kernel = Kernel { def: &DEF, dtype: DType::F64, run };
 /// Portable kernel for f16.
-pub static F16: Kernel = Kernel { def: &DEF, dtype: DType::F16, run };
+pub const F16: Kernel = Kernel { def: &DEF, dtype: DType::F16, run };
 /// Portable kernel for bf16.
-pub static BF16: Kernel = Kernel { def: &DEF, dtype: DType::Bf16, run };
+pub const BF16: Kernel = Kernel { def: &DEF, dtype: DType::Bf16, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]

@@ -33,9 +33,9 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 /// Kernel that selects the first block if the input is true, and the second otherwise.
-pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
+pub const BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 /// Kernel that selects the block with the input's number, or the last block if the number is out of range.
-pub static I32: Kernel = Kernel { def: &DEF, dtype: DType::I32, run };
+pub const I32: Kernel = Kernel { def: &DEF, dtype: DType::I32, run };
 
 /// The op, which has no gradient of its own. The tape differentiates the branches.
 #[cfg(feature = "alloc")]

@@ -41,7 +41,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 /// Portable kernel for an i64 state.
-pub static I64: Kernel = Kernel { def: &DEF, dtype: DType::I64, run };
+pub const I64: Kernel = Kernel { def: &DEF, dtype: DType::I64, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]

@@ -36,7 +36,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 const MOST: u32 = u32::MAX - 2;
 
 /// Kernel of the loop.
-pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
+pub const BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient of its own. The tape differentiates the body.
 #[cfg(feature = "alloc")]

@@ -25,7 +25,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 /// Portable kernel for bool.
-pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
+pub const BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]

@@ -283,7 +283,7 @@ fn add([a, b, c]: [i64; PAIRS], column: &Column, weight: i8) -> [i64; PAIRS] {
 }
 
 /// Portable kernel for i8.
-pub static I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
+pub const I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
 
 /// The op. It has no gradient.
 #[cfg(feature = "alloc")]

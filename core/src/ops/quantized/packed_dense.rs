@@ -166,7 +166,7 @@ fn add([a, b]: [i64; 2], [x, y]: [i8; 2], [v, w]: [i32; 2]) -> [i64; 2] {
 }
 
 /// Portable kernel for i8.
-pub static I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
+pub const I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
 
 /// The op. It has no gradient.
 #[cfg(feature = "alloc")]

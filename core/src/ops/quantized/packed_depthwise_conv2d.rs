@@ -279,7 +279,7 @@ fn row2([a, b, c]: [i64; PAIRS], x: [i32; 7], w: [i8; 3]) -> [i64; PAIRS] {
 }
 
 /// Portable kernel for i8.
-pub static I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
+pub const I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
 
 /// The op. It has no gradient.
 #[cfg(feature = "alloc")]

@@ -75,7 +75,7 @@ fn each<T: Quantized>(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 /// Portable kernel for f32.
-pub static F32: Kernel = Kernel { def: &DEF, dtype: DType::F32, run };
+pub const F32: Kernel = Kernel { def: &DEF, dtype: DType::F32, run };
 
 /// The op. Its result is not a float, so it has no gradient.
 #[cfg(feature = "alloc")]

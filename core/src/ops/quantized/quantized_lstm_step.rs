@@ -133,7 +133,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 /// Portable kernel for i8.
-pub static I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
+pub const I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
 
 /// The op. It has no gradient.
 #[cfg(feature = "alloc")]

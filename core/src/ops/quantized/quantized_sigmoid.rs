@@ -75,7 +75,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 /// Portable kernel for i16.
-pub static I16: Kernel = Kernel { def: &DEF, dtype: DType::I16, run };
+pub const I16: Kernel = Kernel { def: &DEF, dtype: DType::I16, run };
 
 /// The op.
 #[cfg(feature = "alloc")]

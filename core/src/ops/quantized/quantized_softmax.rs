@@ -121,10 +121,10 @@ fn between(table: &[i16], x: i32) -> i16 {
 }
 
 /// Portable kernel for i8.
-pub static I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run: run_i8 };
+pub const I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run: run_i8 };
 
 /// Portable kernel for i16.
-pub static I16: Kernel = Kernel { def: &DEF, dtype: DType::I16, run: run_i16 };
+pub const I16: Kernel = Kernel { def: &DEF, dtype: DType::I16, run: run_i16 };
 
 /// The op.
 #[cfg(feature = "alloc")]
