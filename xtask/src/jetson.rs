@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-/// The command that runs a Jetson's programs, in front of their paths.
-pub const RUNNER: &str = "qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu";
+/// The command that runs a Jetson's programs, in front of their paths. They cannot load the compiler's allocator.
+pub const RUNNER: &str = "qemu-aarch64 -U LD_PRELOAD -cpu max -L /usr/aarch64-linux-gnu";
 /// The command that runs them on the CPU of the first Jetsons, which has only the instructions that every CPU of the target has.
-pub const FIRST_RUNNER: &str = "qemu-aarch64 -cpu cortex-a57 -L /usr/aarch64-linux-gnu";
+pub const FIRST_RUNNER: &str = "qemu-aarch64 -U LD_PRELOAD -cpu cortex-a57 -L /usr/aarch64-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 const PROGRAMS: [&str; 2] = ["qemu-aarch64", LINKER];
 const PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];

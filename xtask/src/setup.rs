@@ -22,7 +22,7 @@ const DEBIAN_LLD: &str = "/usr/bin/rust-lld";
 const CHROMIUMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium"];
 /// NVIDIA's compilers: NVRTC, and its assembler for GPUs of the oldest and of the newest kind. Other versions would write other files.
 const CUDA_PACKAGES: [&str; 3] = ["nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvcc==13.5.37"];
-const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
+const DEBIAN_PACKAGES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "libjemalloc2"];
 
 /// The crates of the standard library that a firmware needs, as `-Zbuild-std` names them.
 pub const NO_HEAP: &str = "core";
@@ -84,6 +84,7 @@ impl Toolchain {
         if let Toolchain::Debian = self {
             command.envs([("RUSTC_BOOTSTRAP", "1"), ("RUSTC", DEBIAN_RUSTC), ("RUSTDOC", "/usr/bin/rustdoc")]);
             command.args(library.map(|crates| format!("-Zbuild-std={crates}")));
+            command.envs(faster_allocator().map(|file| ("LD_PRELOAD", file)));
         }
         command
     }
@@ -104,6 +105,12 @@ impl Toolchain {
             Toolchain::Debian => DEBIAN_RUSTC,
         }
     }
+}
+
+/// Returns the file of the allocator that rustup's compiler has, if it is installed. With it, Debian's compiler is an eighth faster.
+fn faster_allocator() -> Option<PathBuf> {
+    let file = PathBuf::from(format!("/usr/lib/{}-linux-gnu/libjemalloc.so.2", std::env::consts::ARCH));
+    file.exists().then_some(file)
 }
 
 /// Installs the missing tools for the firmwares. On a terminal, asks first. Returns quickly if nothing is missing.

@@ -1,5 +1,5 @@
 //! Tests of `#[autograph]`: accepted programs, whose results must equal plain Rust's and TensorFlow's, and the generated code. The programs
-//! that it rejects are in `core/tests/`, whose check compiles few crates.
+//! that it rejects are in `derive/tests/`, whose check compiles few crates.
 
 mod accepted;
 mod messages;
