@@ -84,7 +84,7 @@ impl Toolchain {
         if let Toolchain::Debian = self {
             command.envs([("RUSTC_BOOTSTRAP", "1"), ("RUSTC", DEBIAN_RUSTC), ("RUSTDOC", "/usr/bin/rustdoc")]);
             command.args(library.map(|crates| format!("-Zbuild-std={crates}")));
-            command.envs(faster_allocator().map(|file| ("LD_PRELOAD", file)));
+            command.envs(faster_allocator().map(|file| ("LD_PRELOAD", file))).envs(shell::LARGE_PAGES);
         }
         command
     }

@@ -4,6 +4,11 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// Variable with which the compiler's allocator takes large pages: the compiler is a fifteenth faster. Elsewhere, the allocator would print
+/// that it has none.
+pub(crate) const LARGE_PAGES: Option<(&str, &str)> =
+    if cfg!(target_os = "linux") { Some(("MALLOC_CONF", "thp:always,metadata_thp:auto")) } else { None };
+
 /// Returns the root of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
@@ -12,7 +17,7 @@ pub fn root() -> PathBuf {
 /// Returns a command of the cargo that runs this task, in the root of the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    command.current_dir(root());
+    command.current_dir(root()).envs(LARGE_PAGES);
     command
 }
 
