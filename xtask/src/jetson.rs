@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-/// The command that runs a Jetson's programs, in front of their paths. They cannot load the compiler's allocator.
+/// The command that runs a Jetson's programs, in front of their paths. It leaves out the compiler's allocator, which they cannot load.
 pub const RUNNER: &str = "qemu-aarch64 -U LD_PRELOAD -cpu max -L /usr/aarch64-linux-gnu";
 /// The command that runs them on the CPU of the first Jetsons, which has only the instructions that every CPU of the target has.
 pub const FIRST_RUNNER: &str = "qemu-aarch64 -U LD_PRELOAD -cpu cortex-a57 -L /usr/aarch64-linux-gnu";

@@ -84,7 +84,7 @@ impl Toolchain {
         if let Toolchain::Debian = self {
             command.envs([("RUSTC_BOOTSTRAP", "1"), ("RUSTC", DEBIAN_RUSTC), ("RUSTDOC", "/usr/bin/rustdoc")]);
             command.args(library.map(|crates| format!("-Zbuild-std={crates}")));
-            command.envs(faster_allocator().map(|file| ("LD_PRELOAD", file))).envs(shell::LARGE_PAGES);
+            command.envs(jemalloc().map(|file| ("LD_PRELOAD", file))).envs(shell::LARGE_PAGES);
         }
         command
     }
@@ -107,8 +107,8 @@ impl Toolchain {
     }
 }
 
-/// Returns the file of the allocator that rustup's compiler has, if it is installed. With it, Debian's compiler is an eighth faster.
-fn faster_allocator() -> Option<PathBuf> {
+/// Returns the file of jemalloc, if it is installed. rustup's compiler has this allocator; with it, Debian's takes an eighth less time.
+fn jemalloc() -> Option<PathBuf> {
     let file = PathBuf::from(format!("/usr/lib/{}-linux-gnu/libjemalloc.so.2", std::env::consts::ARCH));
     file.exists().then_some(file)
 }

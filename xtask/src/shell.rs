@@ -4,8 +4,8 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Variable with which the compiler's allocator takes large pages: the compiler is a fifteenth faster. Elsewhere, the allocator would print
-/// that it has none.
+/// Variable with which jemalloc, the compiler's allocator, takes large pages. The compiler takes a fifteenth less time. On other systems
+/// than Linux, jemalloc would print a warning.
 pub(crate) const LARGE_PAGES: Option<(&str, &str)> =
     if cfg!(target_os = "linux") { Some(("MALLOC_CONF", "thp:always,metadata_thp:auto")) } else { None };
 

@@ -1,7 +1,8 @@
 //! Op contract: the name of an op, the types it accepts, and the kernels that compute it.
 //!
 //! The parts of an op are separate: an [`OpDef`] is a static, and a [`Kernel`] is a constant that points to it. Nothing points back. A
-//! firmware therefore compiles and links only the kernels that it names.
+//! firmware therefore links only the kernels that it names. Most kernels are generic functions, and a firmware compiles only those that it
+//! names.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};

@@ -48,8 +48,8 @@ pub use steps::{adam_step, matmul_adam, matmul_sgd, sgd_step};
 
 use crate::base::op::Kernel;
 
-/// Defines one kernel for each element type. All kernels call the same generic function. They are constants: a crate compiles the function
-/// for the kernels that it names, and nothing for the others.
+/// Defines one kernel for each element type. All kernels call the same generic function. They are constants, not statics: a crate compiles
+/// the function only for the kernels that it names.
 macro_rules! kernels {
     ($run:ident: $($name:ident = $ty:ty),*) => {
         $(
@@ -221,13 +221,12 @@ macro_rules! define {
             )*
         }
 
-        /// All portable kernels. If a firmware names only the kernels that its model needs instead of using this list, it compiles no
-        /// others.
+        /// All portable kernels. A firmware that names only the kernels of its model, instead of using this list, links no others.
         #[cfg(not(feature = "alloc"))]
         pub const KERNELS: &[&Kernel] = &[$($(&$name::$kernel,)*)*];
 
-        /// All portable kernels. A firmware without a heap can name only the kernels that its model needs: it then compiles no others.
-        // A static: devices of a host use all kernels, and this crate compiles them once for all crates above it.
+        /// All portable kernels. A firmware that names only the kernels of its model, instead of using this list, links no others.
+        // A static: eager devices use all kernels, and this crate compiles them once for all crates above it.
         #[cfg(feature = "alloc")]
         pub static KERNELS: &[&Kernel] = &[$($(&$name::$kernel,)*)*];
 
