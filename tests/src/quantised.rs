@@ -4,7 +4,8 @@ use crate::random::Random;
 use anyhow::Result;
 use gradlet_core::device::{AlignedBytes, Device};
 use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
-use gradlet_core::ops::{PairQuantization, Requantization};
+use gradlet_core::ops::quantized_resize_bilinear::Centres;
+use gradlet_core::ops::{PairQuantization, Requantization, SvdfQuantization};
 use gradlet_core::{Artifact, DType, Eager, Function, Quantization, Scope, Shape, Tensor, TensorType, ops};
 use std::ops::Range;
 
@@ -44,11 +45,12 @@ impl Sampler {
             self.mean(&x, from)?,
         ];
         let more = [x.quantized_softmax(from, 0.5 + self.random.below(4) as f32)?, self.sigmoid(&x, from)?, self.conversions(&x, from)?];
+        let rest = [self.product(&x, from)?, self.square(&x, from)?, self.resized(&x)?, self.normalized(&x, from)?, self.svdf(&x, from)?];
         let joined = |results: &[Tensor]| {
             let flat = results.iter().map(|y| y.reshape(&[y.dims().iter().product()]));
             Tensor::concat(&flat.collect::<gradlet_core::Result<Vec<Tensor>>>()?, 0)
         };
-        Tensor::concat(&[joined(&results)?, joined(&more)?], 0)
+        Tensor::concat(&[joined(&results)?, joined(&more)?, joined(&rest)?], 0)
     }
 
     fn device(&self) -> gradlet_core::Result<Device> {
@@ -177,5 +179,59 @@ impl Sampler {
         let entries = x.requantize(from, DType::U8, bytes)?.lookup(&Tensor::new(&self.device()?, &table, &[256])?)?;
         let real = entries.dequantize(Quantization { zero_point: -3, ..bytes })?;
         real.quantize(x.dtype(), self.quantization())
+    }
+
+    /// Returns the product of `x`, transposed or not, and a random matrix.
+    fn product(&mut self, x: &Tensor, left: Quantization) -> gradlet_core::Result<Tensor> {
+        let (transpose_a, transpose_b, n) = (self.random.coin(), self.random.coin(), self.random.range(1, 10));
+        let k = if transpose_a { 6 } else { CHANNELS };
+        let dims = if transpose_b { [n, k] } else { [k, n] };
+        let (other, right, mut output) = (self.elements(&dims)?, self.quantization(), self.quantization());
+        output.scale = left.scale * right.scale / self.ratio();
+        let scaling = PairQuantization { left, right, output, range: self.range() };
+        x.quantized_matmul(&other, transpose_a, transpose_b, &scaling)
+    }
+
+    /// Returns the square of a difference, which only i8 has.
+    fn square(&mut self, x: &Tensor, left: Quantization) -> gradlet_core::Result<Tensor> {
+        if x.dtype() != DType::I8 {
+            return Ok(x.clone());
+        }
+        let (other, right, mut output) = (self.elements(&[6, 1])?, self.quantization(), self.quantization());
+        output.scale = left.scale.max(right.scale).powi(2) / self.ratio();
+        x.quantized_squared_difference(&other, &PairQuantization { left, right, output, range: self.range() })
+    }
+
+    fn resized(&mut self, x: &Tensor) -> gradlet_core::Result<Tensor> {
+        let centres = self.random.pick(&[Centres::Whole, Centres::Half, Centres::Corners]);
+        x.quantized_resize_bilinear(self.sides(12), centres)
+    }
+
+    /// Returns vectors of the length 1, or for i16 a function with a random table.
+    fn normalized(&mut self, x: &Tensor, from: Quantization) -> gradlet_core::Result<Tensor> {
+        if x.dtype() == DType::I8 { x.quantized_l2_normalize(from) } else { x.lookup(&self.elements(&[513])?) }
+    }
+
+    /// Returns the output of a filter over time and its state, which only i8 has.
+    fn svdf(&mut self, x: &Tensor, input: Quantization) -> gradlet_core::Result<Tensor> {
+        if x.dtype() != DType::I8 {
+            return Ok(x.clone());
+        }
+        let (units, rank, steps, output) = (self.random.range(1, 3), self.random.range(1, 2), self.random.range(1, 5), self.quantization());
+        let ([features, bias], x) = (self.filter(&[units * rank, CHANNELS], units)?, x.reshape(&[84, CHANNELS])?);
+        let shorts: Vec<i16> = (0..units * rank * steps).map(|_| self.random.bits() as i16).collect();
+        let time = Tensor::new(&self.device()?, &shorts, &[units * rank, steps])?;
+        let state = time.broadcast_to(&[84, units * rank, steps])?;
+        let (feature_scale, state_scale) = (self.power(-9, -5), input.scale);
+        let scaling = SvdfQuantization {
+            input,
+            features: feature_scale,
+            time: self.ratio() * output.scale / state_scale,
+            state: state_scale,
+            output,
+        };
+        let (y, next) = x.quantized_svdf_step(&state, [&features, &time, &bias], &scaling)?;
+        let low = next.cast(DType::I8)?.reshape(&[84 * units * rank * steps])?;
+        Tensor::concat(&[y.reshape(&[84 * units])?, low], 0)
     }
 }

@@ -34,11 +34,12 @@ pub use linalg::{dense, matmul};
 #[cfg(feature = "alloc")]
 pub(crate) use quantized::packing;
 #[cfg(feature = "alloc")]
-pub use quantized::{LstmQuantization, PairQuantization, Requantization, tables};
+pub use quantized::{LstmQuantization, PairQuantization, Requantization, SvdfQuantization, tables};
 pub use quantized::{
     Multiplier, dequantize, lookup, packed_conv2d, packed_dense, packed_depthwise_conv2d, quantize, quantized_add, quantized_avg_pool2d,
-    quantized_conv2d, quantized_dense, quantized_depthwise_conv2d, quantized_lstm_step, quantized_mean, quantized_mul, quantized_sigmoid,
-    quantized_softmax, requantize,
+    quantized_conv2d, quantized_dense, quantized_depthwise_conv2d, quantized_l2_normalize, quantized_lstm_step, quantized_matmul,
+    quantized_mean, quantized_mul, quantized_resize_bilinear, quantized_sigmoid, quantized_softmax, quantized_squared_difference,
+    quantized_svdf_step, requantize,
 };
 pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
@@ -191,7 +192,7 @@ macro_rules! catalogue {
             120 quantize: F32;
             121 dequantize: I8, U8, I16;
             122 requantize: I8, U8, I16;
-            123 lookup: I8, U8;
+            123 lookup: I8, U8, I16;
             124 quantized_dense: I8, I16;
             125 quantized_conv2d: I8, I16;
             126 quantized_depthwise_conv2d: I8, I16;
@@ -205,6 +206,11 @@ macro_rules! catalogue {
             134 packed_conv2d: I8;
             135 packed_depthwise_conv2d: I8;
             136 packed_dense: I8;
+            137 quantized_matmul: I8, I16;
+            138 quantized_squared_difference: I8;
+            139 quantized_resize_bilinear: I8, I16;
+            140 quantized_l2_normalize: I8;
+            141 quantized_svdf_step: I8;
         }
     };
 }

@@ -1,7 +1,8 @@
-//! Ops that the host computes for a GPU: branches, loops and messages, quantised ops, collective operations, and the errors of refused
-//! data.
+//! Ops that the host computes for a GPU: branches, loops and messages, quantised ops, reductions of 16-bit integers, collective operations,
+//! and the errors of refused data.
 
 use crate::device::{Part, Shared};
+use crate::lower;
 use gradlet_core::custom_op::{Call, Kernel, OpCode, OpDef, Slice};
 use gradlet_core::device::{AlignedBytes, Launch, Placed};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 pub type Combine = fn(Part) -> Result<bool>;
 
 /// Ops on quantised tensors, for which the GPU has no kernels.
-pub(crate) const QUANTIZED: [OpCode; 17] = [
+const QUANTIZED: [OpCode; 22] = [
     ops::code::quantize,
     ops::code::dequantize,
     ops::code::requantize,
@@ -31,11 +32,22 @@ pub(crate) const QUANTIZED: [OpCode; 17] = [
     ops::code::packed_conv2d,
     ops::code::packed_depthwise_conv2d,
     ops::code::packed_dense,
+    ops::code::quantized_matmul,
+    ops::code::quantized_squared_difference,
+    ops::code::quantized_resize_bilinear,
+    ops::code::quantized_l2_normalize,
+    ops::code::quantized_svdf_step,
 ];
+
+/// True if the host computes an op of which the GPU has the operands: it has no kernel for quantised tensors, nor for some integers of 16
+/// bits.
+pub(crate) fn is_on_host(op: &OpDef, dtype: DType) -> bool {
+    op.outputs > 0 && (QUANTIZED.contains(&op.code) || !lower::is_for_gpu(op, dtype))
+}
 
 /// The kernels that run on the host.
 pub(crate) struct HostOps {
-    /// The portable kernels of branches, loops, ops without outputs and quantised ops, then the others.
+    /// The portable kernels of branches, loops, ops without outputs and those of [`is_on_host`], then the others.
     kernels: Vec<&'static Kernel>,
     /// The kernels of collective operations, whose operands are copied to the host and back unless they are combined on the GPUs.
     moved: &'static [Kernel],
@@ -45,7 +57,7 @@ pub(crate) struct HostOps {
 impl HostOps {
     pub(crate) fn new(moved: &'static [Kernel], combine: Option<Combine>) -> HostOps {
         let control = [ops::code::cond, ops::code::while_loop];
-        let has = |kernel: &&&Kernel| kernel.def.outputs == 0 || control.contains(&kernel.def.code) || QUANTIZED.contains(&kernel.def.code);
+        let has = |kernel: &&&Kernel| kernel.def.outputs == 0 || control.contains(&kernel.def.code) || is_on_host(kernel.def, kernel.dtype);
         let own = ops::KERNELS.iter().filter(has);
         HostOps { kernels: own.copied().chain(moved).collect(), moved, combine }
     }

@@ -282,12 +282,12 @@ impl Shared {
         self.host_ops.refusal(self, launch)
     }
 
-    /// True if an op runs on the host, although its operands are in the GPU's memory: a collective operation, an op on quantised
-    /// tensors, or an op that writes nothing but may refuse its data, such as labels when there are no classes.
+    /// True if an op runs on the host, although its operands are in the GPU's memory: a collective operation, an op for which the GPU has
+    /// no kernel, or an op that writes nothing but may refuse its data, such as labels when there are no classes.
     pub(crate) fn on_host(&self, job: &Job<'_>) -> bool {
         let empty = |types: &[TensorType]| types.iter().all(|one| one.bytes() == Some(0));
         let only_checks = job.op.outputs > 0 && empty(job.outputs) && !empty(job.inputs);
-        self.host_ops.moves(job.op) || host_ops::QUANTIZED.contains(&job.op.code) || only_checks && may_refuse(job.op, job.dtype())
+        self.host_ops.moves(job.op) || host_ops::is_on_host(job.op, job.dtype()) || only_checks && may_refuse(job.op, job.dtype())
     }
 
     /// Copies `bytes` to address `to`. The copy does not wait for work that has never used this memory.

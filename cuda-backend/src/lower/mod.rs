@@ -80,10 +80,15 @@ pub fn has_kernel(op: &OpDef, dtype: DType, target: &Target) -> bool {
     family(op, dtype, target).is_some()
 }
 
-/// Returns the family that computes an op. Integers of 16 bits are moved, and computed element by element.
+/// True unless `op` on elements of type `dtype` is left to the host: the GPU only moves integers of 16 bits, and computes with them element
+/// by element.
+pub(crate) fn is_for_gpu(op: &OpDef, dtype: DType) -> bool {
+    dtype != DType::I16 || MOVES.contains(&op.code) || elementwise::is_elementwise(op)
+}
+
+/// Returns the family that computes an op.
 fn family(op: &OpDef, dtype: DType, target: &Target) -> Option<&'static Family> {
-    let computes = dtype != DType::I16 || MOVES.contains(&op.code) || elementwise::is_elementwise(op);
-    FAMILIES.iter().find(|family| computes && (family.has_kernel)(op, dtype, target))
+    FAMILIES.iter().find(|family| is_for_gpu(op, dtype) && (family.has_kernel)(op, dtype, target))
 }
 
 /// Lowers a group with `elements` elements. All its members compute element by element, but the first one may be a product, or the last one

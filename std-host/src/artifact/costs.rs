@@ -15,10 +15,13 @@ pub fn multiply_accumulates(instruction: &InstructionInfo) -> u64 {
     let (x, filter, y) = (dims(&instruction.inputs, 0), dims(&instruction.inputs, 1), dims(&instruction.outputs, 0));
     // The last words of a packed convolution.
     let kernel = instruction.attributes.last_chunk::<2>().map_or(&[][..], |kernel| kernel);
+    let flag = if instruction.op == "matmul" { 0 } else { 7 };
+    let is_transposed = instruction.attributes.get(flag) == Some(&1);
     let of_element = match (instruction.op.as_str(), filter.as_slice()) {
         ("packed_conv2d", _) => product(kernel) * x.last().map_or(0, |&channels| u64::from(channels)),
         ("packed_depthwise_conv2d", _) => product(kernel),
-        ("matmul" | "dense" | "quantized_dense" | "packed_dense", _) => x.last().map_or(0, |&columns| columns.into()),
+        ("matmul" | "quantized_matmul", _) if is_transposed => x.iter().nth_back(1).map_or(0, |&rows| rows.into()),
+        ("matmul" | "quantized_matmul" | "dense" | "quantized_dense" | "packed_dense", _) => x.last().map_or(0, |&columns| columns.into()),
         ("conv2d" | "conv2d_max_pool2d", [taps @ .., _]) | ("quantized_conv2d", [_, taps @ ..]) => product(taps),
         ("depthwise_conv2d", [kh, kw, ..]) | ("quantized_depthwise_conv2d", [_, kh, kw, _]) => product(&[*kh, *kw]),
         _ => 0,

@@ -1,14 +1,15 @@
 //! Operators that move elements.
 
 use super::node::{Activation, Emit, Imported, Node, many, one};
-use super::resize::{self, Centres};
+use super::resize;
 use crate::formats::tflite::{
     ConcatenationOptions, DepthToSpaceOptions, GatherOptions, MirrorPadOptions, OneHotOptions, PackOptions, ReshapeOptions,
     ResizeBilinearOptions, ResizeNearestNeighborOptions, SpaceToDepthOptions, SqueezeOptions, StridedSliceOptions, UnpackOptions,
 };
 use gradlet_core::ops::pad::PadMode;
+use gradlet_core::ops::quantized_resize_bilinear::Centres;
 use gradlet_core::ops::slicing::Index;
-use gradlet_core::{DType, Error, Result, Tensor};
+use gradlet_core::{DType, Error, Result, Tensor, TensorType};
 
 /// Imports a reshape. The shape is a constant or an option. The option `[0]` stands for a scalar.
 pub(super) fn reshape<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
@@ -163,8 +164,17 @@ pub(super) fn pad<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 }
 
 pub(super) fn pad_v2<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
-    let (paddings, value) = (paddings(node, 1)?, node.real(2)?);
-    one(move |inputs| inputs.growing(0)?.pad(&paddings, PadMode::Constant(value)))
+    let paddings = paddings(node, 1)?;
+    match node.real(2) {
+        Ok(value) => one(move |inputs| inputs.growing(0)?.pad(&paddings, PadMode::Constant(value))),
+        // A quantized model computes the value from a constant.
+        Err(_) => one(move |inputs| {
+            let x = inputs.growing(0)?;
+            let outside =
+                Tensor::zeros(inputs.device(), TensorType::new(DType::Bool, *x.shape()))?.pad(&paddings, PadMode::Constant(1.0))?;
+            outside.select(&inputs.get(2)?, &x.pad(&paddings, PadMode::Constant(0.0))?)
+        }),
+    }
 }
 
 pub(super) fn mirror_pad<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
@@ -303,16 +313,20 @@ fn divided<'x>(x: &'x Tensor, blocks: &[u32]) -> Result<(u32, &'x [u32], &'x [u3
     Ok((n, spatial, rest))
 }
 
-pub(super) fn resize_bilinear<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+/// Reads the size of a resized image, and the positions of its pixels.
+pub(super) fn bilinear_options(node: &Node<'_>) -> Imported<([u32; 2], Centres)> {
     let options = node.options::<ResizeBilinearOptions<'_>>()?;
-    let centres = Centres::new(options.align_corners(), options.half_pixel_centers());
-    let size = size(node)?;
+    Ok((size(node)?, resize::centres(options.align_corners(), options.half_pixel_centers())))
+}
+
+pub(super) fn resize_bilinear<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let (size, centres) = bilinear_options(node)?;
     one(move |inputs| resize::bilinear(&inputs.growing(0)?, size, centres))
 }
 
 pub(super) fn resize_nearest<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let options = node.options::<ResizeNearestNeighborOptions<'_>>()?;
-    let centres = Centres::new(options.align_corners(), options.half_pixel_centers());
+    let centres = resize::centres(options.align_corners(), options.half_pixel_centers());
     let size = size(node)?;
     one(move |inputs| resize::nearest(&inputs.growing(0)?, size, centres))
 }

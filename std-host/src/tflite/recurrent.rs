@@ -2,10 +2,10 @@
 
 use super::node::{Activation, Emit, Imported, Node, one};
 use super::plan::Inputs;
-use crate::formats::tflite::{SequenceRnnOptions, UnidirectionalSequenceLstmOptions};
+use crate::formats::tflite::{SequenceRnnOptions, SvdfOptions, UnidirectionalSequenceLstmOptions};
 use gradlet_core::control::{ScanOptions, scan, unrolls};
 use gradlet_core::function::Structure;
-use gradlet_core::{Error, Result, Tensor};
+use gradlet_core::{DType, Eager, Error, Result, Scope, Shape, Tensor, TensorType};
 
 /// The inputs of a gate: its weights for the input, those for the last output, those for the cell, and its bias.
 pub(super) struct Gate {
@@ -84,6 +84,75 @@ pub(super) fn rnn<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
             Ok((activation.apply(x.dense(&weights, Some(&bias))?.add(&output.dense(&recurrent, None)?)?)?, ()))
         })
     })
+}
+
+/// Operands of an SVDF.
+pub(super) const SVDF_FEATURES: usize = 1;
+pub(super) const SVDF_TIME: usize = 2;
+pub(super) const SVDF_BIAS: usize = 3;
+pub(super) const SVDF_STATE: usize = 4;
+
+/// Imports a singular value decomposition filter: a dense layer over the last inputs. Its state is a variable, which all calls share.
+pub(super) fn svdf<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let activation = Activation::new(node.options::<SvdfOptions<'_>>()?.fused_activation_function())?;
+    let state = SvdfState::new(node)?;
+    one(move |inputs| {
+        let (x, time, bias) = (inputs.get(0)?, inputs.get(SVDF_TIME)?, inputs.optional(SVDF_BIAS)?);
+        let newest = x.dense(&inputs.transposed(SVDF_FEATURES, &[1, 0])?, None)?.expand_dims(2)?;
+        let next = state.update(inputs, x.dims().first().copied().unwrap_or(0), DType::F32, |last| {
+            Tensor::concat(&[last.slice(&[0, 0, 1], &[-1, -1, -1])?, newest], 2)
+        })?;
+        let y = next.mul(&time)?.sum(&[2], false)?;
+        let y = y.reshape_open(&[-1, state.units.into(), state.rank.into()])?.sum(&[2], false)?;
+        activation.apply(bias.map_or(Ok(y.clone()), |bias| y.add(&bias))?)
+    })
+}
+
+/// State of an SVDF: the last products of each filter over features.
+pub(super) struct SvdfState {
+    name: String,
+    /// Number of outputs.
+    units: u32,
+    /// Number of filters for each output.
+    rank: u32,
+    /// Number of inputs that an output depends on.
+    steps: u32,
+}
+
+impl SvdfState {
+    pub(super) fn new(node: &Node<'_>) -> Imported<SvdfState> {
+        let (time, state) = (node.input(SVDF_TIME)?, node.input(SVDF_STATE)?);
+        let rank = u32::try_from(node.options::<SvdfOptions<'_>>()?.rank()).unwrap_or(0);
+        let &[filters, steps] = time.dims.as_slice() else { return Err(format!("its filters over time are {:?}", time.dims)) };
+        if steps == 0 || !filters.is_multiple_of(rank.max(1)) || rank == 0 {
+            return Err(format!("its rank is {rank}, and its filters over time are {:?}", time.dims));
+        }
+        Ok(SvdfState { name: state.name.to_string(), units: filters / rank, rank, steps })
+    }
+
+    /// Returns the number of outputs.
+    pub(super) fn units(&self) -> u32 {
+        self.units
+    }
+
+    /// Replaces the state `[batch, filters, steps]` by `next` of it, and returns the new one.
+    pub(super) fn update(
+        &self,
+        inputs: &Inputs<'_, '_, '_>,
+        batch: u32,
+        dtype: DType,
+        next: impl FnOnce(Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let (scope, variable) = (inputs.scope(), inputs.variables().state(&self.name));
+        if !variable.is_built() {
+            let eager = Eager::new(&scope.device());
+            let shape = Shape::new(&[batch, self.units * self.rank, self.steps])?;
+            variable.create(&eager, &Tensor::zeros(&eager.device(), TensorType::new(dtype, shape))?)?;
+        }
+        let next = next(scope.read(&variable)?)?;
+        scope.assign(&variable, &next)?;
+        Ok(next)
+    }
 }
 
 /// Returns the number of sequences. Fails unless `x` has three axes, and not too many steps along axis `time`.

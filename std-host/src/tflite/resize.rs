@@ -1,33 +1,22 @@
 //! Resizing of images with TensorFlow Lite's three positions of pixels.
 
+use gradlet_core::ops::quantized_resize_bilinear::Centres;
 use gradlet_core::{Result, Tensor};
 
-/// Positions of the centres of pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Centres {
-    /// Centres at whole numbers.
-    Whole,
-    /// Centres at half numbers, as in TensorFlow 2.
-    Half,
-    /// The centres of the outermost pixels have the same position in both images.
-    Corners,
+/// Reads the options of an operator.
+pub(super) fn centres(align_corners: bool, half_pixel_centers: bool) -> Centres {
+    match (align_corners, half_pixel_centers) {
+        (true, _) => Centres::Corners,
+        (_, true) => Centres::Half,
+        _ => Centres::Whole,
+    }
 }
 
-impl Centres {
-    pub(super) fn new(align_corners: bool, half_pixel_centers: bool) -> Centres {
-        match (align_corners, half_pixel_centers) {
-            (true, _) => Centres::Corners,
-            (_, true) => Centres::Half,
-            _ => Centres::Whole,
-        }
-    }
-
-    /// Returns the distance between neighbouring pixels of the result, in pixels of the image.
-    fn scale(self, from: u32, to: u32) -> f32 {
-        match self {
-            Centres::Corners if to > 1 => (from.saturating_sub(1)) as f32 / (to - 1) as f32,
-            _ => from as f32 / to as f32,
-        }
+/// Returns the distance between neighbouring pixels of the result, in pixels of the image.
+fn scale(centres: Centres, from: u32, to: u32) -> f32 {
+    match centres {
+        Centres::Corners if to > 1 => (from.saturating_sub(1)) as f32 / (to - 1) as f32,
+        _ => from as f32 / to as f32,
     }
 }
 
@@ -35,7 +24,7 @@ impl Centres {
 pub(super) fn nearest(x: &Tensor, size: [u32; 2], centres: Centres) -> Result<Tensor> {
     let pick = |x: &Tensor, axis: i32, to: u32| {
         let from = side(x, axis);
-        let scale = centres.scale(from, to);
+        let scale = scale(centres, from, to);
         let at = |at: u32| match centres {
             Centres::Corners => (at as f32 * scale).round(),
             Centres::Half => ((at as f32 + 0.5) * scale).floor(),
@@ -50,7 +39,7 @@ pub(super) fn nearest(x: &Tensor, size: [u32; 2], centres: Centres) -> Result<Te
 pub(super) fn bilinear(x: &Tensor, size: [u32; 2], centres: Centres) -> Result<Tensor> {
     let blend = |x: &Tensor, axis: i32, to: u32| {
         let from = side(x, axis);
-        let scale = centres.scale(from, to);
+        let scale = scale(centres, from, to);
         let position = |at: u32| match centres {
             Centres::Half => (at as f32 + 0.5) * scale - 0.5,
             _ => at as f32 * scale,

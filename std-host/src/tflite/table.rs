@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 /// Effect of an operator on quantized elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Elements {
-    /// It moves or compares elements, so it treats those of one quantization like numbers.
+    /// It moves elements or chooses the greater ones, so it treats those of one quantization like numbers.
     Moves,
     /// It computes with elements, so it needs the numbers that they stand for.
     Computes,
@@ -47,7 +47,7 @@ static TABLE: &[Row] = &[
     ("DIV", 2..=2, Computes, |node| each::div(node)),
     ("ELU", 1..=1, Computes, |_| each::unary(|x| x.elu(1.0))),
     ("EMBEDDING_LOOKUP", 2..=2, Moves, |_| each::binary(|ids, table| table.gather(ids, 0))),
-    ("EQUAL", 2..=2, Moves, |_| each::binary(Tensor::equal)),
+    ("EQUAL", 2..=2, Computes, |_| each::binary(Tensor::equal)),
     ("EXP", 1..=1, Computes, |_| each::unary(Tensor::exp)),
     ("EXPAND_DIMS", 2..=2, Moves, |node| array::expand_dims(node)),
     ("FILL", 2..=2, Moves, |node| array::fill(node)),
@@ -58,15 +58,15 @@ static TABLE: &[Row] = &[
     ("GATHER", 2..=2, Moves, |node| array::gather(node)),
     ("GATHER_ND", 2..=2, Moves, |_| each::binary(Tensor::gather_nd)),
     ("GELU", 1..=1, Computes, |node| each::gelu(node)),
-    ("GREATER", 2..=2, Moves, |_| each::binary(Tensor::greater)),
-    ("GREATER_EQUAL", 2..=2, Moves, |_| each::binary(Tensor::greater_equal)),
+    ("GREATER", 2..=2, Computes, |_| each::binary(Tensor::greater)),
+    ("GREATER_EQUAL", 2..=2, Computes, |_| each::binary(Tensor::greater_equal)),
     ("HARD_SWISH", 1..=1, Computes, |_| each::unary(Tensor::hard_silu)),
     ("IF", ANY, Moves, |node| control::branch(node)),
     ("L2_NORMALIZATION", 1..=1, Computes, |_| each::unary(reduce::l2_normalization)),
     ("L2_POOL_2D", 1..=1, Computes, |node| conv::pool(node, conv::l2_pool)),
     ("LEAKY_RELU", 1..=1, Computes, |node| each::leaky_relu(node)),
-    ("LESS", 2..=2, Moves, |_| each::binary(Tensor::less)),
-    ("LESS_EQUAL", 2..=2, Moves, |_| each::binary(Tensor::less_equal)),
+    ("LESS", 2..=2, Computes, |_| each::binary(Tensor::less)),
+    ("LESS_EQUAL", 2..=2, Computes, |_| each::binary(Tensor::less_equal)),
     ("LOG", 1..=1, Computes, |_| each::unary(Tensor::log)),
     ("LOGICAL_AND", 2..=2, Computes, |_| each::binary(Tensor::logical_and)),
     ("LOGICAL_NOT", 1..=1, Computes, |_| each::unary(Tensor::logical_not)),
@@ -80,7 +80,7 @@ static TABLE: &[Row] = &[
     ("MIRROR_PAD", 2..=2, Moves, |node| array::mirror_pad(node)),
     ("MUL", 2..=2, Computes, |node| each::mul(node)),
     ("NEG", 1..=1, Computes, |_| each::unary(Tensor::neg)),
-    ("NOT_EQUAL", 2..=2, Moves, |_| each::binary(Tensor::not_equal)),
+    ("NOT_EQUAL", 2..=2, Computes, |_| each::binary(Tensor::not_equal)),
     ("ONE_HOT", 4..=4, Moves, |node| array::one_hot(node)),
     ("PACK", ANY, Moves, |node| array::pack(node)),
     ("PAD", 2..=2, Moves, |node| array::pad(node)),
@@ -105,7 +105,7 @@ static TABLE: &[Row] = &[
     ("REVERSE_V2", 2..=2, Moves, |node| array::reverse(node)),
     ("ROUND", 1..=1, Computes, |_| each::unary(Tensor::round)),
     ("RSQRT", 1..=1, Computes, |_| each::unary(Tensor::rsqrt)),
-    ("SCATTER_ND", 3..=3, Computes, |node| array::scatter_nd(node)),
+    ("SCATTER_ND", 3..=3, Moves, |node| array::scatter_nd(node)),
     ("SELECT", 3..=3, Moves, |_| each::select()),
     ("SELECT_V2", 3..=3, Moves, |_| each::select_v2()),
     ("SHAPE", 1..=1, Moves, |node| array::shape(node)),
@@ -124,6 +124,7 @@ static TABLE: &[Row] = &[
     ("STRIDED_SLICE", 4..=4, Moves, |node| array::strided_slice(node)),
     ("SUB", 2..=2, Computes, |node| each::sub(node)),
     ("SUM", 2..=2, Computes, |node| reduce::reduce(node, Tensor::sum)),
+    ("SVDF", 3..=5, Computes, |node| recurrent::svdf(node)),
     ("TANH", 1..=1, Computes, |_| each::unary(Tensor::tanh)),
     ("TILE", 2..=2, Moves, |node| array::tile(node)),
     ("TOPK_V2", 2..=2, Moves, |node| reduce::top_k(node)),

@@ -5,6 +5,7 @@ import numpy as np
 from artifact import Type
 from base import F32, I8, I16, I32, I64, NUMPY, U8, signed
 from ops.fixed_point import Multiplier, Result, high, near, wrap
+from ops.products import matmul_shape, turned
 from ops.reduce import reduce_shape
 from ops.registry import IN0, IN01, Q, broadcast, need, op
 from ops.windows import conv_windows, pool_shape, pool_windows, taps
@@ -70,11 +71,17 @@ def requantize(c):
     return saturated(wrap(Multiplier.of(c.words[2:4]).twice(c.ins[0].astype(np.int64) - x0) + z), dtype)
 
 def lookup_shape(t, w):
-    need(len(t) == 2 and not w and {x.dtype for x in t} <= {I8, U8} and t[1].dims == (256,))
+    need(len(t) == 2 and not w)
+    narrow = {x.dtype for x in t} <= {I8, U8} and t[1].dims == (256,)
+    need(narrow or (t[0].dtype == I16 and t[1] == Type(I16, (513,))))
     return [Type(t[1].dtype, t[0].dims)]
 
-op(123, "lookup", {I8, U8}, lookup_shape, IN0)(
-    lambda c: c.ins[1][c.ins[0].astype(np.int64) - limits(c.types[0].dtype)[0]])
+@op(123, "lookup", QUANTIZED, lookup_shape, IN0)
+def lookup(c):
+    x = c.ins[0].astype(np.int64)
+    if c.types[0].dtype == I16:
+        return stored(between(c.ins[1].astype(np.int64), x), I16)
+    return c.ins[1][x - limits(c.types[0].dtype)[0]]
 
 def need_filter(t, channels):
     """The operands of an op with a filter, a bias and multipliers."""
@@ -180,6 +187,82 @@ def quantized_add(c):
 def quantized_mul(c):
     (a, b), result = pair(c)
     return stored(result(Multiplier.of(c.words[5:7]).twice(wrap(a * b))), c.types[0].dtype)
+
+def quantized_matmul_shape(t, w):
+    need(len(w) == 9 and t[0].dtype in Q and Multiplier.of(w[5:7]).valid())
+    need_elements(t[0].dtype, *numbers(w[:2]))
+    need_result(t[0].dtype, w[2:5])
+    return matmul_shape(t, w[7:])
+
+@op(137, "quantized_matmul", Q, quantized_matmul_shape)
+def quantized_matmul(c):
+    (a, b), result = pair(c)
+    m, total = Multiplier.of(c.words[5:7]), turned(a, c.words[7]) @ turned(b, c.words[8])
+    return stored(result(m.wide(total) if c.types[0].dtype == I16 else m.twice(wrap(total))), c.types[0].dtype)
+
+def squared_difference_shape(t, w):
+    need(len(w) == 11 and t[0].dtype == I8)
+    need(all(Multiplier.of(w[i:i + 2]).valid() for i in (5, 7, 9)))
+    return pair_shape(t, w, 11)
+
+@op(138, "quantized_squared_difference", {I8}, squared_difference_shape, IN01)
+def quantized_squared_difference(c):
+    operands, result = pair(c)
+    a, b = (Multiplier.of(c.words[i:i + 2]).twice(x << 7) for x, i in zip(operands, (5, 7)))
+    d = wrap(a - b)
+    return stored(result(Multiplier.of(c.words[9:11]).twice(wrap(d * d))), I8)
+
+def resize_shape(t, w):
+    need(len(t) == 1 and len(w) == 3 and t[0].dtype in Q and len(t[0].dims) == 4 and 0 not in t[0].dims[1:3])
+    need(all(1 <= side <= 65536 for side in w[:2]) and w[2] <= 2)
+    n, _, _, channels = t[0].dims
+    return [Type(t[0].dtype, (n, w[0], w[1], channels))]
+
+def places(sides, count, centres):
+    """The pixels before and after each pixel of the result, and their weights."""
+    f, t = (sides - 1, count - 1) if centres == 2 and count > 1 else (sides, count)
+    scale = (1024 * f + t // 2) // t
+    at = np.arange(count, dtype=np.int64) * scale + (scale // 2 - 512 if centres == 1 else 0)
+    before, after = (np.clip(np.sign(x) * (np.abs(x) // 1024), 0, sides - 1) for x in (at, at + 1023))
+    part = at - 1024 * before
+    return [(before, 1024 - part), (after, part)]
+
+@op(139, "quantized_resize_bilinear", Q, resize_shape)
+def quantized_resize_bilinear(c):
+    x, (height, width, centres) = c.ins[0].astype(np.int64), c.words
+    total = np.zeros(c.outs[0].dims, np.int64)
+    for rows, vertical in places(x.shape[1], height, centres):
+        for columns, horizontal in places(x.shape[2], width, centres):
+            total += x[:, rows][:, :, columns] * (vertical[:, None] * horizontal[None, :])[None, :, :, None]
+    up = np.where(total > 0, total + 2**19, total - 2**19)
+    return stored(np.sign(up) * (np.abs(up) >> 20), c.types[0].dtype)
+
+def normalize_shape(t, w):
+    need(len(t) == 1 and len(w) == 1 and t[0].dtype == I8 and t[0].dims)
+    need_elements(I8, signed(w[0]))
+    return t[:1]
+
+def root(x):
+    """1 / sqrt(x) as the value and the exponent of a multiplier."""
+    if x <= 1:
+        return 2**31 - 1, 0
+    q = (32 - x.bit_length() - 1) // 2 - 1
+    a = x << (2 * q) if q >= 0 else x >> (-2 * q)
+    half, r = near(np.int64(a >> 1), 1), np.int64(2**28)
+    limit = lambda y: np.clip(y, -2**31, 2**31 - 1)
+    for _ in range(5):
+        cube = limit(high(high(r, r), r) << 6)
+        r = limit((high(np.int64(3 << 27), r) - high(half, cube)) << 3)
+    v = high(r, np.int64(1518500250))
+    return (wrap(v << (q - 11)), 0) if q > 11 else (v, q - 11)
+
+@op(140, "quantized_l2_normalize", {I8}, normalize_shape, IN0)
+def quantized_l2_normalize(c):
+    x = c.ins[0].astype(np.int64) - signed(c.words[0])
+    lanes = x.reshape(-1, x.shape[-1])
+    scales = [root(max(int(wrap(np.sum(lane * lane))), 0)) for lane in lanes]
+    y = [Multiplier(np.int64(v), np.int64(e + 7)).twice(lane) for lane, (v, e) in zip(lanes, scales)]
+    return stored(np.clip(np.reshape(y, x.shape), -128, 127), I8)
 
 def avg_pool_shape(t, w):
     need(len(t) == 1 and len(w) == 7 and t[0].dtype in Q)

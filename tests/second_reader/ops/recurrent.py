@@ -1,4 +1,4 @@
-"""The step of a quantised LSTM, with gemmlowp's functions of 16 bits."""
+"""The steps of a quantised LSTM, with gemmlowp's functions of 16 bits, and of a singular value decomposition filter."""
 
 import numpy as np
 
@@ -72,4 +72,23 @@ def quantized_lstm_step(c):
     if clip:
         following = np.clip(following, -clip, clip)
     y = np.clip(wrap(h.twice(o * tanh(following, bits)) + y0), -128, 127)
+    return [stored(y, I8), stored(following, I16)]
+
+def svdf_shape(t, w):
+    need(len(t) == 5 and len(w) == 6 and len(t[0].dims) == len(t[1].dims) == len(t[2].dims) == 2 and len(t[3].dims) == 1)
+    (b, k), (f, _), (_, m), (u,) = (x.dims for x in t[:4])
+    need(t == [Type(I8, (b, k)), Type(I8, (f, k)), Type(I16, (f, m)), Type(I32, (u,)), Type(I16, (b, f, m))])
+    need(m > 0 and u > 0 and f % u == 0)
+    need_elements(I8, signed(w[0]), signed(w[1]))
+    need(Multiplier.of(w[2:4]).valid() and Multiplier.of(w[4:]).valid())
+    return [Type(I8, (b, u)), t[4]]
+
+@op(141, "quantized_svdf_step", {I8}, svdf_shape, {(4, 1)})
+def quantized_svdf_step(c):
+    x, features, time, bias, state = (part.astype(np.int64) for part in c.ins)
+    (x0, y0), s, h = map(signed, c.words[:2]), Multiplier.of(c.words[2:4]), Multiplier.of(c.words[4:])
+    newest = short(s.twice(wrap((x - x0) @ features.T)))
+    following = np.concatenate([state[:, :, 1:], newest[:, :, None]], axis=2)
+    sums = np.sum(following * time, axis=2).reshape(len(x), len(bias), -1)
+    y = np.clip(wrap(h.twice(wrap(bias + np.sum(sums, axis=2))) + y0), -128, 127)
     return [stored(y, I8), stored(following, I16)]

@@ -26,6 +26,7 @@ const TESTED_OTHERWISE: &[(&str, &str)] = &[
         "the compiler makes it of quantized_depthwise_conv2d, of which it has the bits: see the models on the device",
     ),
     ("packed_dense", "the compiler makes it of quantized_dense, of which it has the bits: see the models on the device"),
+    ("quantized_svdf_step", "its state lasts from one call to the next: see svdf.rs"),
     ("random_uniform", "its numbers are the stream's, which has known answers: see core/src/base/random.rs and scopes.rs"),
 ];
 

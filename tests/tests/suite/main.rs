@@ -42,6 +42,7 @@ mod slots;
 mod slots_in_slices;
 mod spec;
 mod spine;
+mod svdf;
 mod telemetry;
 mod tensorboard;
 mod tensorflow;

@@ -68,6 +68,11 @@ fn uses() -> Vec<Use> {
         ),
         (&ops::packed_depthwise_conv2d::DEF, [&plain[..], &words([0, -128, 127, 3, 3])].concat(), vec![pixels, of(DType::I32, &[2, 7])]),
         (&ops::packed_dense::DEF, words([3, 1, -128, 127]).to_vec(), vec![pixels, of(DType::I32, &[1, 2]), of(DType::I32, &[1, 16])]),
+        (
+            &ops::quantized_svdf_step::DEF,
+            words([9, -4, 1 << 30, 1, 1 << 30, -9]).to_vec(),
+            vec![of(DType::I8, &[1, 3]), of(DType::I8, &[4, 3]), of(DType::I16, &[4, 2]), of(DType::I32, &[2]), of(DType::I16, &[1, 4, 2])],
+        ),
         (&ops::cond::DEF, vec![1, 2], vec![TensorType::BOOL]),
         (&ops::cond::DEF, vec![1, 2, 3], vec![TensorType::I32]),
         (&ops::while_loop::DEF, vec![1, 2, 9], vec![TensorType::BOOL]),

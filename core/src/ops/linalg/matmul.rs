@@ -44,19 +44,25 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     if b.dtype != a.dtype {
         return Err(Error::DType { input: 1 });
     }
+    let shape = product(a, b, [transpose_a, transpose_b])?;
+    *output = TensorType::new(a.dtype, shape);
+    Ok(())
+}
+
+/// Returns the shape of a product of matrices. `flags` says which of them is transposed, 0 or 1 each.
+pub(in crate::ops) fn product(a: &TensorType, b: &TensorType, flags: [u32; 2]) -> Result<Shape> {
     let [a_batch @ .., rows, columns] = a.shape.dims() else { return Err(Error::Rank { input: 0 }) };
-    let (m, k) = if transpose_a == 0 { (rows, columns) } else { (columns, rows) };
+    let (m, k) = if flags[0] == 0 { (rows, columns) } else { (columns, rows) };
     let [b_batch @ .., rows, columns] = b.shape.dims() else { return Err(Error::Rank { input: 1 }) };
-    let (got, n) = if transpose_b == 0 { (rows, columns) } else { (columns, rows) };
+    let (got, n) = if flags[1] == 0 { (rows, columns) } else { (columns, rows) };
     if got != k {
-        let axis = b_batch.len() as u8 + u8::from(transpose_b != 0);
+        let axis = b_batch.len() as u8 + u8::from(flags[1] != 0);
         return Err(Error::Dimension { input: 1, axis, want: *k, got: *got });
     }
     let mut shape = Shape::new(a_batch)?.broadcast(&Shape::new(b_batch)?)?;
     shape.push(*m)?;
     shape.push(*n)?;
-    *output = TensorType::new(a.dtype, shape);
-    Ok(())
+    Ok(shape)
 }
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Tables for softmax and the logistic function, with the bits of TensorFlow Lite's reference kernels.
 
+use crate::ops::lookup::ENTRIES;
 use crate::ops::quantized::Multiplier;
-use crate::ops::quantized::quantized_softmax::ENTRIES;
 use crate::ops::shared::fixed_point::{doubling_high, rounding_shift};
 use alloc::vec::Vec;
 

@@ -19,11 +19,16 @@ pub mod quantized_avg_pool2d;
 pub mod quantized_conv2d;
 pub mod quantized_dense;
 pub mod quantized_depthwise_conv2d;
+pub mod quantized_l2_normalize;
 pub mod quantized_lstm_step;
+pub mod quantized_matmul;
 pub mod quantized_mean;
 pub mod quantized_mul;
+pub mod quantized_resize_bilinear;
 pub mod quantized_sigmoid;
 pub mod quantized_softmax;
+pub mod quantized_squared_difference;
+pub mod quantized_svdf_step;
 pub mod requantize;
 #[cfg(feature = "alloc")]
 mod scaling;
@@ -32,4 +37,4 @@ pub mod tables;
 
 pub use crate::ops::shared::fixed_point::Multiplier;
 #[cfg(feature = "alloc")]
-pub use {pair::PairQuantization, quantized_lstm_step::LstmQuantization, scaling::Requantization};
+pub use {pair::PairQuantization, quantized_lstm_step::LstmQuantization, quantized_svdf_step::SvdfQuantization, scaling::Requantization};

@@ -12,6 +12,7 @@ use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
+use crate::ops::lookup::{ENTRIES, between};
 use crate::ops::shared::elementwise::{same_dims, set};
 use crate::ops::shared::fixed_point::{Multiplier, doubling_high, rounding_shift};
 use crate::ops::shared::lanes;
@@ -25,9 +26,6 @@ use alloc::format;
 /// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::quantized_softmax, name: "quantized_softmax", inputs: (2, 2), outputs: 1, infer, in_place: &[(0, 0)] };
-
-/// Number of elements of each function in the table for i16.
-pub(in crate::ops) const ENTRIES: usize = 513;
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let [x, table] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
@@ -109,15 +107,6 @@ fn run_i16(call: &mut Call<'_, '_>) -> Result<()> {
             *x = (product >> shift).clamp(0, i16::MAX.into()) as i16;
         }
     })
-}
-
-/// Returns the value of the function with this table at `x`, limited to 16 bits. Seven bits of x are the position between two entries.
-fn between(table: &[i16], x: i32) -> i16 {
-    let x = x.clamp(i16::MIN.into(), i16::MAX.into());
-    let at = (256 + (x >> 7)) as usize;
-    let entry = |at: usize| table.get(at).copied().unwrap_or(0);
-    let slope = entry(at + 1).wrapping_sub(entry(at));
-    entry(at).wrapping_add(((i32::from(slope) * (x & 127) + 64) >> 7) as i16)
 }
 
 /// Portable kernel for i8.

@@ -1,13 +1,17 @@
-//! Tables of functions of int8 tensors, with the bits of TensorFlow Lite's reference kernels.
+//! Tables of functions of int8 and int16 tensors, with the bits of TensorFlow Lite's reference kernels.
 //!
-//! A table has a result for each integer, in the order from -128 on. [`Tensor::lookup`](crate::Tensor::lookup) applies it.
+//! A table for int8 has a result for each integer, in the order from -128 on. One for int16 has a result for every 128th integer.
+//! [`Tensor::lookup`](crate::Tensor::lookup) applies both.
 
 use crate::base::quantization::Quantization;
+use crate::ops::lookup::ENTRIES;
 use crate::ops::quantized::Multiplier;
-use crate::ops::shared::fixed_point::{doubling_high, rounding_shift};
+use crate::ops::shared::fixed_point::{doubling_high, inverse_square_root, rounding_shift};
 
 /// Table of a function from i8 to i8.
 pub type Table = [i8; 256];
+/// Table of a function from i16 to i16.
+pub type WideTable = [i16; ENTRIES];
 
 fn table(entry: impl Fn(i8) -> i32) -> Table {
     core::array::from_fn(|at| entry((at as u8 ^ 128) as i8).clamp(i8::MIN.into(), i8::MAX.into()) as i8)
@@ -21,6 +25,99 @@ pub fn function(x: Quantization, y: Quantization, f: impl Fn(f32) -> f32) -> Tab
     table(|q| {
         let real = x.scale * i32::from(q).wrapping_sub(x.zero_point) as f32;
         (libm::roundf(f(real) * inverse) + y.zero_point as f32) as i32
+    })
+}
+
+/// Returns the table of the real function `f`, from integers of the scale `x` to integers of the scale `y`. Zero points are 0.
+///
+/// Between two entries, the function is taken to be linear. Each entry is therefore lowered by half of the error in the middle. All is
+/// computed in f32, as in TensorFlow Lite.
+pub fn wide_function(x: f32, y: f32, f: impl Fn(f32) -> f32) -> WideTable {
+    let limits = [i16::MIN, i16::MAX].map(f32::from);
+    let ([first, last], [low, high]) = (limits.map(|limit| x * limit), limits.map(|limit| y * limit));
+    let (step, inverse) = ((last - first) / (ENTRIES - 1) as f32, 65536.0 / (high - low));
+    core::array::from_fn(|at| {
+        let entry = if at == ENTRIES - 1 {
+            libm::roundf(f(last) * inverse)
+        } else {
+            let from = first + at as f32 * step;
+            let (value, next) = (f(from), f(first + (at + 1) as f32 * step));
+            let value = libm::roundf(value * inverse);
+            let middle = libm::roundf((next * inverse + value) / 2.0);
+            value - libm::roundf((middle - libm::roundf(f(from + step / 2.0) * inverse)) / 2.0)
+        };
+        entry.max(limits[0]).min(limits[1]) as i16
+    })
+}
+
+/// Returns `exp(x)`.
+pub fn exp(x: f32) -> f32 {
+    libm::exp(x.into()) as f32
+}
+
+/// Returns the natural logarithm of `x`, and `least` if `x` is not positive: the smallest number of the result's type.
+pub fn log(x: f32, least: f32) -> f32 {
+    if x <= 0.0 { least } else { libm::log(x.into()) as f32 }
+}
+
+/// Returns `x` if it is not negative, and else `exp(x) - 1`.
+pub fn elu(x: f32) -> f32 {
+    if x < 0.0 { libm::expm1(x.into()) as f32 } else { x }
+}
+
+/// Returns `x` times the normal distribution's probability of a number below `x`. With `approximate`, returns Keras's approximation by a
+/// hyperbolic tangent.
+pub fn gelu(x: f32, approximate: bool) -> f32 {
+    const SQRT_HALF: f32 = core::f32::consts::FRAC_1_SQRT_2;
+    const SQRT_2_OVER_PI: f32 = core::f32::consts::FRAC_2_SQRT_PI * SQRT_HALF;
+    if approximate {
+        let inner = SQRT_2_OVER_PI * (x + 0.044715 * x * x * x);
+        0.5 * x * (1.0 + libm::tanh(inner.into()) as f32)
+    } else {
+        0.5 * x * libm::erfcf(x * -SQRT_HALF)
+    }
+}
+
+/// Returns the real number of each integer of the quantization `x`, with 8 bits after the point. TensorFlow Lite compares these.
+pub fn reals(x: Quantization) -> [i32; 256] {
+    let scale = Multiplier::new(x.scale.into());
+    core::array::from_fn(|at| scale.twice((at as i32 - 128).wrapping_sub(x.zero_point).wrapping_shl(8)))
+}
+
+/// Returns the table of the absolute value.
+pub fn abs(x: Quantization, y: Quantization) -> Table {
+    let ratio = Multiplier::new((x.scale / y.scale).into());
+    table(|q| {
+        let size = i32::from(q).wrapping_sub(x.zero_point).wrapping_abs();
+        let scaled = if x.scale == y.scale { size } else { ratio.twice(size) };
+        scaled.wrapping_add(y.zero_point)
+    })
+}
+
+/// Returns the table of the square root. Results are rounded down, as in TensorFlow Lite. For negative numbers, of which TensorFlow Lite
+/// computes nothing, it has 0.
+pub fn sqrt(x: Quantization, y: Quantization) -> Table {
+    table(|q| {
+        let real = x.scale * i32::from(q).wrapping_sub(x.zero_point) as f32;
+        ((libm::sqrtf(real.max(0.0)) / y.scale) as i32).wrapping_add(y.zero_point)
+    })
+}
+
+/// Returns the table of `1 / √x`. For 0 it has the greatest integer, and also for negative numbers, of which TensorFlow Lite computes
+/// nothing.
+pub fn rsqrt(x: Quantization, y: Quantization) -> Table {
+    /// Bits of an intermediate result after the point.
+    const SHIFT: i32 = 20;
+    let ratio = Multiplier::new(1.0 / f64::from(libm::sqrtf(x.scale) * y.scale));
+    let ratio = Multiplier { exponent: (ratio.exponent - SHIFT).max(-31), ..ratio };
+    table(|q| {
+        let number = i32::from(q).wrapping_sub(x.zero_point);
+        if number <= 0 {
+            return i8::MAX.into();
+        }
+        let root = inverse_square_root(number);
+        let root = Multiplier { exponent: root.exponent + SHIFT, ..root }.twice(1);
+        ratio.twice(root).wrapping_add(y.zero_point)
     })
 }
 

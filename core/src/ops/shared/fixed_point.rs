@@ -92,6 +92,29 @@ pub(in crate::ops) fn rounding_shift(x: i32, shift: u32) -> i32 {
     x.wrapping_shr(shift).wrapping_add(i32::from(above))
 }
 
+/// Returns `1 / √x` for an `x` that is not negative, by five steps of Newton's method. For 0, returns that of 1.
+pub(in crate::ops) fn inverse_square_root(x: i32) -> Multiplier {
+    if x <= 1 {
+        return Multiplier { value: i32::MAX, exponent: 0 };
+    }
+    // The mantissa, from 2²⁷ to 2²⁹, and a power of 4.
+    let pairs = (x.leading_zeros() as i32 - 1) / 2 - 1;
+    let mantissa = if pairs < 0 { x >> (-2 * pairs) } else { x << (2 * pairs) };
+    // From here on, numbers have 28 bits after the point, and a product of two is shifted by 3 bits.
+    let product = |a, b| i64::from(doubling_high(a, b));
+    let saturated = |x: i64, shift: u32| (x << shift).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+    let (number, three_halves) = (mantissa >> 1, 3 << 27);
+    let half = rounding_shift(number, 1);
+    let mut root = 1 << 28;
+    for _ in 0..5 {
+        let cube = saturated(product(product(root, root) as i32, root), 6);
+        root = saturated(product(three_halves, root) - product(half, cube), 3);
+    }
+    const HALF_SQRT_2: i32 = 1_518_500_250;
+    let (value, shift) = (doubling_high(root, HALF_SQRT_2), 11 - pairs);
+    Multiplier { value: value.wrapping_shl((-shift).max(0) as u32), exponent: -shift.max(0) }
+}
+
 #[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
@@ -130,6 +153,17 @@ mod tests {
         }
         assert_eq!(doubling_high(i32::MIN, i32::MIN), i32::MAX);
         assert_eq!(Multiplier { value: 1 << 30, exponent: 4 }.twice(3), 24);
+    }
+
+    #[test]
+    fn near_the_real_inverse_square_root() {
+        let numbers = (2..3000).chain((0..18).map(|i| 3000 << i)).chain([(1 << 29) - 1, 1 << 29, i32::MAX]);
+        for x in numbers {
+            let Multiplier { value, exponent } = inverse_square_root(x);
+            let (got, want) = (libm::ldexp(value.into(), exponent - 31), 1.0 / libm::sqrt(x.into()));
+            assert!((got / want - 1.0).abs() < 2e-6, "{x}: {got}, not {want}");
+        }
+        assert_eq!([0, 1].map(inverse_square_root), [Multiplier { value: i32::MAX, exponent: 0 }; 2]);
     }
 
     #[test]

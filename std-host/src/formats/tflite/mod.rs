@@ -15,7 +15,7 @@ pub(crate) use schema::{
     DepthwiseConv2DOptions, DivOptions, FullyConnectedOptions, GatherOptions, GeluOptions, IfOptions, LeakyReluOptions, MirrorPadOptions,
     MulOptions, OneHotOptions, Options, OptionsTable, PackOptions, Pool2DOptions, ReducerOptions, ReshapeOptions, ResizeBilinearOptions,
     ResizeNearestNeighborOptions, SequenceRnnOptions, SoftmaxOptions, SpaceToDepthOptions, SqueezeOptions, StridedSliceOptions, SubOptions,
-    TransposeConvOptions, UnidirectionalSequenceLstmOptions, UnpackOptions, VarHandleOptions, WhileOptions,
+    SvdfOptions, TransposeConvOptions, UnidirectionalSequenceLstmOptions, UnpackOptions, VarHandleOptions, WhileOptions,
 };
 
 use std::fmt;

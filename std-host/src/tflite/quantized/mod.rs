@@ -1,6 +1,8 @@
 //! Operators on quantized tensors.
 
+mod compare;
 mod elementwise;
+mod functions;
 mod hybrid;
 mod products;
 mod recurrent;
@@ -8,34 +10,54 @@ mod reduce;
 
 use super::node::{Activation, Emit, Imported, Node};
 use crate::formats::tflite::Tensor as Described;
-use gradlet_core::{DType, Quantization};
+use compare::compare;
+use gradlet_core::{DType, Quantization, Tensor};
 
 /// An operator: its name and its importer.
 type Row = (&'static str, for<'n, 'm> fn(&'n Node<'m>) -> Imported<Emit<'m>>);
 
 static TABLE: &[Row] = &[
+    ("ABS", |node| functions::abs(node)),
     ("ADD", |node| elementwise::add(node)),
     ("AVERAGE_POOL_2D", |node| reduce::average_pool(node)),
+    ("BATCH_MATMUL", |node| products::batch_matmul(node)),
     ("CONCATENATION", |node| elementwise::concat(node)),
     ("CONV_2D", |node| products::conv2d(node)),
     ("DEPTHWISE_CONV_2D", |node| products::depthwise_conv2d(node)),
     ("DEQUANTIZE", |node| elementwise::dequantize(node)),
+    ("ELU", |node| functions::elu(node)),
+    ("EQUAL", |node| compare(node, Tensor::equal)),
+    ("EXP", |node| functions::exp(node)),
     ("FULLY_CONNECTED", |node| products::fully_connected(node)),
-    ("HARD_SWISH", |node| elementwise::hard_swish(node)),
-    ("LEAKY_RELU", |node| elementwise::leaky_relu(node)),
-    ("LOGISTIC", |node| elementwise::logistic(node)),
+    ("GELU", |node| functions::gelu(node)),
+    ("GREATER", |node| compare(node, Tensor::greater)),
+    ("GREATER_EQUAL", |node| compare(node, Tensor::greater_equal)),
+    ("HARD_SWISH", |node| functions::hard_swish(node)),
+    ("L2_NORMALIZATION", |node| reduce::l2_normalization(node)),
+    ("LEAKY_RELU", |node| functions::leaky_relu(node)),
+    ("LESS", |node| compare(node, Tensor::less)),
+    ("LESS_EQUAL", |node| compare(node, Tensor::less_equal)),
+    ("LOG", |node| functions::log(node)),
+    ("LOGISTIC", |node| functions::logistic(node)),
     ("MAX_POOL_2D", |node| reduce::max_pool(node)),
     ("MEAN", |node| reduce::mean(node)),
     ("MUL", |node| elementwise::mul(node)),
+    ("NOT_EQUAL", |node| compare(node, Tensor::not_equal)),
+    ("PRELU", |node| functions::prelu(node)),
     ("QUANTIZE", |node| elementwise::quantize(node)),
     ("RELU", |node| elementwise::relu(node, Activation::Relu)),
     ("RELU6", |node| elementwise::relu(node, Activation::Relu6)),
     ("RELU_0_TO_1", |node| elementwise::relu(node, Activation::Relu0To1)),
     ("RELU_N1_TO_1", |node| elementwise::relu(node, Activation::ReluN1To1)),
+    ("RESIZE_BILINEAR", |node| reduce::resize_bilinear(node)),
+    ("RSQRT", |node| functions::rsqrt(node)),
     ("SOFTMAX", |node| reduce::softmax(node)),
+    ("SQRT", |node| functions::sqrt(node)),
+    ("SQUARED_DIFFERENCE", |node| elementwise::squared_difference(node)),
     ("SUB", |node| elementwise::sub(node)),
     ("SUM", |node| reduce::sum(node)),
-    ("TANH", |node| elementwise::tanh(node)),
+    ("SVDF", |node| recurrent::svdf(node)),
+    ("TANH", |node| functions::tanh(node)),
     ("TRANSPOSE_CONV", |node| products::transpose_conv(node)),
     ("UNIDIRECTIONAL_SEQUENCE_LSTM", |node| recurrent::lstm(node)),
 ];

@@ -1,14 +1,14 @@
-//! Convolutions and dense layers.
+//! Convolutions, dense layers and products of matrices.
 
 use super::super::conv::{depthwise_options, options, transpose_options};
 use super::super::node::{Activation, Emit, Imported, Node, one};
 use super::super::plan::Inputs;
 use super::{dtype_of, range, whole};
-use crate::formats::tflite::{ElementType, FullyConnectedOptions};
+use crate::formats::tflite::{BatchMatMulOptions, ElementType, FullyConnectedOptions};
 use crate::tflite::Rounding;
-use gradlet_core::ops::Requantization;
 use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::ops::pad::PadMode;
+use gradlet_core::ops::{PairQuantization, Requantization};
 use gradlet_core::{DType, Error, Quantization, Result, Tensor};
 
 /// Scales of an operator with weights, and the positions of its operands.
@@ -151,4 +151,16 @@ fn placed(x: &Tensor, axis: usize, (_, before, length): (u32, i64, i64), zero: i
     let back = u32::try_from((length - before - dim).max(0)).map_err(|_| Error::TooLarge)?;
     let paddings: Vec<(u32, u32)> = (0..4).map(|at| if at == axis { (front, back) } else { (0, 0) }).collect();
     cropped.pad(&paddings, PadMode::Constant(zero.into()))
+}
+
+/// Imports a product of two matrices that are computed.
+pub(super) fn batch_matmul<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let options = node.options::<BatchMatMulOptions<'_>>()?;
+    let (adj_x, adj_y) = (options.adj_x(), options.adj_y());
+    let (left, right, y) = (node.input(0)?, node.input(1)?, node.output(0)?);
+    if dtype_of(left)? != dtype_of(right)? || dtype_of(left)? != dtype_of(y)? {
+        return Err(format!("its matrices are {} and {}, and its output {}", left.kind, right.kind, y.kind));
+    }
+    let scaling = PairQuantization { left: whole(left)?, right: whole(right)?, output: whole(y)?, range: None };
+    one(move |inputs| inputs.get(0)?.quantized_matmul(&inputs.get(1)?, adj_x, adj_y, &scaling))
 }

@@ -1,5 +1,6 @@
-//! Pooling, reductions and softmax.
+//! Pooling, resizing, reductions and softmax.
 
+use super::super::array::bilinear_options;
 use super::super::conv::{self, pool_options};
 use super::super::node::{Emit, Imported, Node, one};
 use super::super::reduce::distinct;
@@ -59,4 +60,20 @@ pub(super) fn softmax<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         return Err(format!("its output is {} with {to}, not {} with {wanted}", y.kind, x.kind));
     }
     one(move |inputs| inputs.get(0)?.quantized_softmax(from, beta))
+}
+
+/// Imports the division of vectors by their Euclidean norm.
+pub(super) fn l2_normalization<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let (x, y) = (node.input(0)?, node.output(0)?);
+    let (from, to, wanted) = (whole(x)?, whole(y)?, Quantization { scale: 1.0 / 128.0, zero_point: 0 });
+    if [dtype_of(x)?, dtype_of(y)?] != [DType::I8; 2] || to != wanted {
+        return Err(format!("its input is {}, and its output {} with {to}, not INT8 with {wanted}", x.kind, y.kind));
+    }
+    one(move |inputs| inputs.get(0)?.quantized_l2_normalize(from))
+}
+
+pub(super) fn resize_bilinear<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    let (size, centres) = bilinear_options(node)?;
+    same(node)?;
+    one(move |inputs| inputs.get(0)?.quantized_resize_bilinear(size, centres))
 }

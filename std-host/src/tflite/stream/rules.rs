@@ -63,7 +63,7 @@ const ELEMENTWISE: &[&str] = &[
 ];
 
 /// Operators that keep state between calls, or whose work depends on values.
-const STATEFUL: &[&str] = &["ASSIGN_VARIABLE", "CALL_ONCE", "IF", "READ_VARIABLE", "VAR_HANDLE", "WHILE"];
+const STATEFUL: &[&str] = &["ASSIGN_VARIABLE", "CALL_ONCE", "IF", "READ_VARIABLE", "SVDF", "VAR_HANDLE", "WHILE"];
 
 /// The time axes of a subgraph's tensors, and the dimensions of the tensors for a whole window.
 pub(super) struct Times {

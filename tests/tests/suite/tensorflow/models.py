@@ -14,7 +14,7 @@ from keras import layers as L
 
 (folder,) = sys.argv[1:]
 RUNS = 4
-TYPES = {"int8": "I8", "uint8": "U8", "int16": "I16", "int32": "I32", "int64": "I64", "float32": "F32"}
+TYPES = {"int8": "I8", "uint8": "U8", "int16": "I16", "int32": "I32", "int64": "I64", "float32": "F32", "bool": "BOOL"}
 
 
 def dense():
@@ -95,7 +95,67 @@ def moved():
     return keras.Model(x, [y, L.Softmax()(y)])
 
 
-MODELS = [dense, convolutions, dilated, pools, residual, joined, functions, swish, transposed, moved]
+def attention():
+    x = keras.Input(batch_shape=(1, 7, 12))
+    y = L.LayerNormalization()(x)
+    z = L.Add()([x, L.MultiHeadAttention(2, 5)(y, y)])
+    y = L.Dense(16, "gelu")(L.LayerNormalization()(z))
+    return keras.Model(x, L.Add()([z, L.Dense(12)(y)]))
+
+
+def slopes():
+    x = keras.Input(batch_shape=(1, 6, 5, 3))
+    alpha = keras.initializers.RandomUniform(-0.5, 1.5)
+    y = L.PReLU(alpha, shared_axes=[1, 2])(L.Conv2D(6, 3, padding="same")(x))
+    return keras.Model(x, L.PReLU(alpha)(L.DepthwiseConv2D(2)(y)))
+
+
+def compared():
+    x = keras.Input(batch_shape=(1, 6, 7))
+    a, b, small = L.Dense(7)(x), L.Dense(7, "tanh")(x), L.Dense(7, "sigmoid")(x) * 0.2
+    chosen = keras.ops.where(small <= small[:, :1], a, b)
+    return keras.Model(x, [chosen, keras.ops.less(b, a), keras.ops.equal(b, b[:, :1]), keras.ops.greater_equal(a, 0.25)])
+
+
+def roots():
+    x = keras.Input(batch_shape=(1, 6, 7))
+    y, p = L.Dense(7)(x), L.Dense(7, "sigmoid")(x)
+    unit = L.Lambda(lambda y: tf.math.l2_normalize(y, axis=-1), output_shape=(6, 7))(y)
+    return keras.Model(x, [keras.ops.sqrt(p), unit, keras.ops.square(y - p)])
+
+
+def padded():
+    x = keras.Input(batch_shape=(1, 6, 7))
+    return keras.Model(x, keras.ops.pad(L.Dense(7)(x), ((0, 0), (2, 1), (1, 1)), constant_values=0.25))
+
+
+def resized():
+    x = keras.Input(batch_shape=(1, 4, 5, 3))
+    y = L.Conv2D(3, 1)(x)
+
+    def resize(size, **options):
+        return L.Lambda(lambda x: tf.compat.v1.image.resize_bilinear(x, size, **options), output_shape=(*size, 3))(y)
+
+    twice = L.UpSampling2D(2, interpolation="bilinear")(y)
+    return keras.Model(x, [twice, resize((6, 3), half_pixel_centers=True), resize((7, 9), align_corners=True), resize((3, 11))])
+
+
+def exponentials():
+    x = keras.Input(batch_shape=(1, 6, 7))
+    y, p, o = L.Dense(7)(x), L.Dense(7, "sigmoid")(x), keras.ops
+    return keras.Model(x, [o.exp(y), o.log(p + 0.25), o.abs(y), o.rsqrt(p + 0.1), o.gelu(y, approximate=False), o.gelu(p)])
+
+
+def products():
+    a, b = keras.Input(batch_shape=(1, 2, 5, 6)), keras.Input(batch_shape=(1, 2, 5, 6))
+    y, z, o = L.Dense(6)(a), L.Dense(6)(b), keras.ops
+    turned = [o.transpose(m, (0, 1, 3, 2)) for m in (y, z)]
+    return keras.Model([a, b], [o.matmul(y, turned[1]), o.matmul(turned[0], z), o.matmul(y[:, :1], turned[1]), o.matmul(y, turned[0] @ z)])
+
+
+MODELS = [dense, convolutions, dilated, pools, residual, joined, functions, swish, transposed, moved, resized, exponentials, products]
+# Of these, TensorFlow has no kernels with 16 bits.
+INT8_MODELS = [attention, slopes, compared, roots, padded]
 
 
 def int16(converter):
@@ -128,6 +188,7 @@ def int8_whole(converter):
 
 
 VARIANTS = [int16, int16_float, int16_bias32, int8, uint8, int8_whole]
+INT8_VARIANTS = [int8, uint8]
 
 
 def converted(model, variant, samples):
@@ -199,7 +260,7 @@ def main():
     keras.utils.set_random_seed(3)
     random = np.random.default_rng(5)
     cases, refused = [], {}
-    for build in MODELS:
+    for build, variants in [*((build, VARIANTS) for build in MODELS), *((build, INT8_VARIANTS) for build in INT8_MODELS)]:
         model = build()
         # Keras begins with biases of 0.
         for weights in model.weights:
@@ -207,7 +268,7 @@ def main():
                 weights.assign(random.uniform(-0.5, 0.5, weights.shape))
         shapes = [x.shape for x in model.inputs]
         samples = [[random.normal(size=shape).astype(np.float32) for shape in shapes] for _ in range(16)]
-        for variant in VARIANTS:
+        for variant in variants:
             try:
                 cases.append(case(build.__name__, model, variant, samples))
             except (RuntimeError, ValueError, tf.errors.OpError) as error:

@@ -21,5 +21,13 @@ fn quantized_models_have_the_bits_of_tensorflow() {
     assert!(others.is_empty(), "TensorFlow refused {others:?}");
     let counts = golden::run(&RUNTIMES, &[folder.path().into()], None).unwrap();
     assert_eq!(counts.failed + counts.skipped, 0);
-    assert!(counts.passed >= 280 * RUNTIMES.len(), "only {counts:?}");
+    assert!(counts.passed >= 400 * RUNTIMES.len(), "only {counts:?}");
+}
+
+#[test]
+#[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
+fn a_filter_keeps_its_state_like_tensorflows() {
+    let folder = tempfile::tempdir().unwrap();
+    python(include_str!("svdf.py"), &[folder.path().to_str().unwrap()]);
+    crate::svdf::check(folder.path());
 }

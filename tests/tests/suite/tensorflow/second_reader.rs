@@ -125,7 +125,9 @@ fn quantised_models_infer_with_the_same_bits() {
     let converted =
         ["mlp_int8_float_io", "residual_int8", "conv_variants_int8", "two_in_two_out_int8", "lstm_unrolled_int8", "lstm_fused_int8"];
     let of_others = ["kws_ref_model", "ad01_int8", "person_detect"];
-    for name in converted.map(|name| format!("models/{name}")).into_iter().chain(of_others.map(|name| format!("tinyml/{name}"))) {
+    let ours = ["attention_int8", "compared_int8", "exponentials_int16", "products_int16", "resized_int8", "roots_int8", "slopes_int8"];
+    let names = converted.map(|name| format!("models/{name}")).into_iter().chain(ours.map(|name| format!("models_int16/{name}")));
+    for name in names.chain(of_others.map(|name| format!("tinyml/{name}"))) {
         let path = Path::new(FOLDER).join("../fixtures").join(name).with_extension("tflite");
         let model = gradlet::tflite::Model::open(path).unwrap();
         same_bits(&model.export(1).unwrap(), &["infer"], 2, 0);
