@@ -22,6 +22,10 @@ pub fn multiply_accumulates(instruction: &InstructionInfo) -> u64 {
         ("packed_depthwise_conv2d", _) => product(kernel),
         ("matmul" | "quantized_matmul", _) if is_transposed => x.iter().nth_back(1).map_or(0, |&rows| rows.into()),
         ("matmul" | "quantized_matmul" | "dense" | "quantized_dense" | "packed_dense", _) => x.last().map_or(0, |&columns| columns.into()),
+        // Each output has an equal part of the filters over features, and of those over time.
+        ("quantized_svdf_step", _) => {
+            (product(&filter) + product(&dims(&instruction.inputs, 2))) / y.last().map_or(1, |&units| units.max(1).into())
+        }
         ("conv2d" | "conv2d_max_pool2d", [taps @ .., _]) | ("quantized_conv2d", [_, taps @ ..]) => product(taps),
         ("depthwise_conv2d", [kh, kw, ..]) | ("quantized_depthwise_conv2d", [_, kh, kw, _]) => product(&[*kh, *kw]),
         _ => 0,
