@@ -187,7 +187,9 @@ impl Sampler {
         let k = if transpose_a { 6 } else { CHANNELS };
         let dims = if transpose_b { [n, k] } else { [k, n] };
         let (other, right, mut output) = (self.elements(&dims)?, self.quantization(), self.quantization());
-        output.scale = left.scale * right.scale / self.ratio();
+        // A sum of products of 16 bits is longer.
+        let longer = if x.dtype() == DType::I16 { 2f32.powi(12) } else { 1.0 };
+        output.scale = left.scale * right.scale / self.ratio() * longer;
         let scaling = PairQuantization { left, right, output, range: self.range() };
         x.quantized_matmul(&other, transpose_a, transpose_b, &scaling)
     }
@@ -226,7 +228,7 @@ impl Sampler {
         let scaling = SvdfQuantization {
             input,
             features: feature_scale,
-            time: self.ratio() * output.scale / state_scale,
+            time: self.ratio() / 4096.0 * output.scale / state_scale,
             state: state_scale,
             output,
         };

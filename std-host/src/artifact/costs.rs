@@ -15,12 +15,16 @@ pub fn multiply_accumulates(instruction: &InstructionInfo) -> u64 {
     let (x, filter, y) = (dims(&instruction.inputs, 0), dims(&instruction.inputs, 1), dims(&instruction.outputs, 0));
     // The last words of a packed convolution.
     let kernel = instruction.attributes.last_chunk::<2>().map_or(&[][..], |kernel| kernel);
-    let flag = if instruction.op == "matmul" { 0 } else { 7 };
-    let is_transposed = instruction.attributes.get(flag) == Some(&1);
+    // The word of a product that says whether x is transposed.
+    let flag = match instruction.op.as_str() {
+        "matmul" => instruction.attributes.first(),
+        "quantized_matmul" => instruction.attributes.get(7),
+        _ => None,
+    };
     let of_element = match (instruction.op.as_str(), filter.as_slice()) {
         ("packed_conv2d", _) => product(kernel) * x.last().map_or(0, |&channels| u64::from(channels)),
         ("packed_depthwise_conv2d", _) => product(kernel),
-        ("matmul" | "quantized_matmul", _) if is_transposed => x.iter().nth_back(1).map_or(0, |&rows| rows.into()),
+        _ if flag == Some(&1) => x.iter().nth_back(1).map_or(0, |&rows| rows.into()),
         ("matmul" | "quantized_matmul" | "dense" | "quantized_dense" | "packed_dense", _) => x.last().map_or(0, |&columns| columns.into()),
         // Each output has an equal part of the filters over features, and of those over time.
         ("quantized_svdf_step", _) => {

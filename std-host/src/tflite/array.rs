@@ -9,7 +9,7 @@ use crate::formats::tflite::{
 use gradlet_core::ops::pad::PadMode;
 use gradlet_core::ops::quantized_resize_bilinear::Centres;
 use gradlet_core::ops::slicing::Index;
-use gradlet_core::{DType, Error, Result, Tensor, TensorType};
+use gradlet_core::{DType, Error, Result, Tensor};
 
 /// Imports a reshape. The shape is a constant or an option. The option `[0]` stands for a scalar.
 pub(super) fn reshape<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
@@ -170,8 +170,8 @@ pub(super) fn pad_v2<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
         // A quantized model computes the value from a constant.
         Err(_) => one(move |inputs| {
             let x = inputs.growing(0)?;
-            let outside =
-                Tensor::zeros(inputs.device(), TensorType::new(DType::Bool, *x.shape()))?.pad(&paddings, PadMode::Constant(1.0))?;
+            // No element is less than itself. In a trace, this mask is computed, so the artifact does not contain it.
+            let outside = x.less(&x)?.pad(&paddings, PadMode::Constant(1.0))?;
             outside.select(&inputs.get(2)?, &x.pad(&paddings, PadMode::Constant(0.0))?)
         }),
     }
@@ -316,6 +316,9 @@ fn divided<'x>(x: &'x Tensor, blocks: &[u32]) -> Result<(u32, &'x [u32], &'x [u3
 /// Reads the size of a resized image, and the positions of its pixels.
 pub(super) fn bilinear_options(node: &Node<'_>) -> Imported<([u32; 2], Centres)> {
     let options = node.options::<ResizeBilinearOptions<'_>>()?;
+    if options.align_corners() && options.half_pixel_centers() {
+        return Err("it aligns the corners, but has the centres of pixels at half numbers".into());
+    }
     Ok((size(node)?, resize::centres(options.align_corners(), options.half_pixel_centers())))
 }
 

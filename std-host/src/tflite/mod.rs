@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The reader checks the whole file before anything is computed. [`Model::unsupported`] lists the operators that gradlet does not import.
-//! The states of recurrent operators are zeros at the beginning of each call. That of an SVDF is a variable, which lasts from one call to the
-//! next.
+//! The states of recurrent operators are zeros at the beginning of each call. That of an SVDF is a variable, which lasts from one call to
+//! the next. The first call determines its batch and its device.
 //!
 //! [`Model::streaming`] turns a model of a sliding window into a step for each frame. [`Model::trainable`] turns the weights of a float
 //! model into variables.

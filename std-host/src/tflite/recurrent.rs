@@ -108,6 +108,17 @@ pub(super) fn svdf<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     })
 }
 
+/// Greatest number of elements of an SVDF's state.
+const MAX_STATE: u64 = 1 << 24;
+
+/// Returns the name of the variable that keeps an input: that of the tensor, or a unique one if other tensors have it too.
+fn name_of(node: &Node<'_>, at: usize) -> Imported<String> {
+    let name = node.input(at)?.name;
+    let index = node.operator.inputs.get(at).copied().flatten().unwrap_or_default();
+    let alike = node.model.subgraphs.iter().flat_map(|graph| &graph.tensors).filter(|tensor| tensor.name == name).count();
+    Ok(if name.is_empty() || alike > 1 { format!("{name}/state_{}_{index}", node.subgraph) } else { name.into() })
+}
+
 /// State of an SVDF: the last products of each filter over features.
 pub(super) struct SvdfState {
     name: String,
@@ -123,11 +134,18 @@ impl SvdfState {
     pub(super) fn new(node: &Node<'_>) -> Imported<SvdfState> {
         let (time, state) = (node.input(SVDF_TIME)?, node.input(SVDF_STATE)?);
         let rank = u32::try_from(node.options::<SvdfOptions<'_>>()?.rank()).unwrap_or(0);
+        if !state.is_variable {
+            return Err(format!("its state {:?} is not a variable", state.name));
+        }
         let &[filters, steps] = time.dims.as_slice() else { return Err(format!("its filters over time are {:?}", time.dims)) };
         if steps == 0 || !filters.is_multiple_of(rank.max(1)) || rank == 0 {
             return Err(format!("its rank is {rank}, and its filters over time are {:?}", time.dims));
         }
-        Ok(SvdfState { name: state.name.to_string(), units: filters / rank, rank, steps })
+        let products = u64::from(filters) * u64::from(steps);
+        if !matches!(state.dims.as_slice(), &[_, columns] if u64::from(columns) == products) || products > MAX_STATE {
+            return Err(format!("its state is {:?}, and its filters over time are {:?}", state.dims, time.dims));
+        }
+        Ok(SvdfState { name: name_of(node, SVDF_STATE)?, units: filters / rank, rank, steps })
     }
 
     /// Returns the number of outputs.
@@ -147,6 +165,9 @@ impl SvdfState {
         if !variable.is_built() {
             let eager = Eager::new(&scope.device());
             let shape = Shape::new(&[batch, self.units * self.rank, self.steps])?;
+            if shape.elements().is_none_or(|elements| elements as u64 > MAX_STATE) {
+                return Err(Error::message(format!("the state {:?} has more than {MAX_STATE} elements", self.name)));
+            }
             variable.create(&eager, &Tensor::zeros(&eager.device(), TensorType::new(dtype, shape))?)?;
         }
         let next = next(scope.read(&variable)?)?;

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 /// Effect of an operator on quantized elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Elements {
-    /// It moves elements or chooses the greater ones, so it treats those of one quantization like numbers.
+    /// It moves elements, or chooses or adds them as they are, so it treats those of one quantization like numbers.
     Moves,
     /// It computes with elements, so it needs the numbers that they stand for.
     Computes,

@@ -26,6 +26,7 @@ const WEIGHTS: &[(&str, &[Position])] = &[
     ("DEPTHWISE_CONV_2D", &[(1, &[]), (2, &[])]),
     ("FULLY_CONNECTED", &[(1, COLUMNS_FIRST), (2, &[])]),
     ("PRELU", &[(1, &[])]),
+    ("SVDF", &[(1, COLUMNS_FIRST), (2, &[]), (3, &[])]),
     ("TRANSPOSE_CONV", &[(1, TRANSPOSED), (3, &[])]),
     ("UNIDIRECTIONAL_SEQUENCE_LSTM", LSTM),
     ("UNIDIRECTIONAL_SEQUENCE_RNN", &[(1, COLUMNS_FIRST), (2, COLUMNS_FIRST), (3, &[])]),

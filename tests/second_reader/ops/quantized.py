@@ -259,7 +259,7 @@ def root(x):
 @op(140, "quantized_l2_normalize", {I8}, normalize_shape, IN0)
 def quantized_l2_normalize(c):
     x = c.ins[0].astype(np.int64) - signed(c.words[0])
-    lanes = x.reshape(-1, x.shape[-1])
+    lanes = x.reshape(int(np.prod(x.shape[:-1])), x.shape[-1])
     scales = [root(max(int(wrap(np.sum(lane * lane))), 0)) for lane in lanes]
     y = [Multiplier(np.int64(v), np.int64(e + 7)).twice(lane) for lane, (v, e) in zip(lanes, scales)]
     return stored(np.clip(np.reshape(y, x.shape), -128, 127), I8)

@@ -89,6 +89,6 @@ def quantized_svdf_step(c):
     (x0, y0), s, h = map(signed, c.words[:2]), Multiplier.of(c.words[2:4]), Multiplier.of(c.words[4:])
     newest = short(s.twice(wrap((x - x0) @ features.T)))
     following = np.concatenate([state[:, :, 1:], newest[:, :, None]], axis=2)
-    sums = np.sum(following * time, axis=2).reshape(len(x), len(bias), -1)
+    sums = np.sum(following * time, axis=2).reshape(len(x), len(bias), len(time) // len(bias))
     y = np.clip(wrap(h.twice(wrap(bias + np.sum(sums, axis=2))) + y0), -128, 127)
     return [stored(y, I8), stored(following, I16)]

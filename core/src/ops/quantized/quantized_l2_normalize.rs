@@ -2,7 +2,7 @@
 //! and its zero point 0. Element type: i8.
 //!
 //! Bits: those of L2_NORMALIZATION of TensorFlow Lite's reference kernels. The inverse norm is a fixed-point number, and its product with
-//! an element is rounded twice. A vector of zeros stays one.
+//! an element is rounded twice. Zeros stay zeros.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};

@@ -76,7 +76,7 @@ fn run<T: Quantized, S: Sum>(call: &mut Call<'_, '_>) -> Result<()> {
                 sums.iter_mut().zip(row).for_each(|(sum, b)| *sum = sum.add_product(term, b.number() - b_zero_point));
             }
         } else {
-            for (sum, line) in sums.iter_mut().zip(b.chunks_exact(k.max(1)).skip(j)) {
+            for (sum, line) in sums.iter_mut().take(count).zip(b.chunks_exact(k.max(1)).skip(j)) {
                 *sum = terms().zip(line).fold(S::ZERO, |sum, (term, b)| sum.add_product(term, b.number() - b_zero_point));
             }
         }
@@ -165,6 +165,19 @@ mod tests {
     fn agrees_with_the_formula() {
         check::<i8, i32>(&I8, |multiplier, sum| multiplier.twice(sum as i32));
         check::<i16, i64>(&I16, |multiplier, sum| multiplier.wide(sum));
+    }
+
+    #[test]
+    fn products_of_wide_numbers_do_not_wrap() {
+        let attributes = Attributes {
+            zero_points: [32767, 32767],
+            output: Output { zero_point: 0, least: -32768, greatest: 32767 },
+            multiplier: Multiplier { value: 1 << 30, exponent: -19 },
+            transposed: [0, 0],
+        };
+        let (a, b) = (Value::new(&[i16::MIN], &[1, 1]), Value::new(&[i16::MIN, 32766], &[1, 2]));
+        let y = run_every_way(&I16, &words(attributes), &[&a, &b]);
+        assert_eq!(y[0].elements::<i16>(), [4096, 0]);
     }
 
     #[test]

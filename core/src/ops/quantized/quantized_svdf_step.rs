@@ -13,7 +13,7 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::shared::elementwise::same_dims;
 use crate::ops::shared::fixed_point::Multiplier;
-use crate::ops::shared::quantized::{check_zero_point, dot};
+use crate::ops::shared::quantized::{Output, check_zero_point, dot};
 use crate::ops::shared::window::part;
 #[cfg(feature = "alloc")]
 use crate::{base::quantization::Quantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
@@ -83,6 +83,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let (x, features, time, bias, state) = (call.input(0)?, call.input(1)?, call.input(2)?, call.input(3)?, call.input(4)?);
     let (width, filters, steps, units) = (features.dim(1), features.dim(0), time.dim(1), bias.dim(0));
     let rank = filters.checked_div(units).unwrap_or(0);
+    let output = Output { zero_point: output_zero_point, least: i8::MIN.into(), greatest: i8::MAX.into() };
     let (x, features, time, bias) = (x.slice::<i8>(), features.slice::<i8>(), time.slice::<i16>(), bias.slice::<i32>());
     let results = call.output()?.data.len();
     let results = call.rows(results, rank * (5 * width + 9 * steps + 60) + 40);
@@ -105,7 +106,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
             let products = row.iter().zip(part(time, filter * steps, steps)).map(|(&state, &time)| i32::from(state) * i32::from(time));
             sum = products.fold(sum, i32::wrapping_add);
         }
-        *y = time_scale.twice(sum).wrapping_add(output_zero_point).clamp(i8::MIN.into(), i8::MAX.into()) as i8;
+        *y = output.element(time_scale.twice(sum));
     }
     Ok(())
 }
@@ -143,7 +144,7 @@ impl Tensor {
     /// Lite, with the bits of its reference kernel. `weights` are the filters over features `[f,k]`, those over time `[f,m]`, and the bias
     /// `[u]`. `f` is a multiple of `u`.
     ///
-    /// Fails if ranks, dimensions or element types do not match, or if a zero point is not an element of its tensor.
+    /// Fails if ranks, dimensions or element types do not match, a scale is not positive and finite, or a zero point is not an element.
     ///
     /// ```
     /// # use gradlet_core::{Quantization, Tensor, ops};
@@ -163,6 +164,9 @@ impl Tensor {
         let SvdfQuantization { input, features, time, state: scale, output } = *scaling;
         input.check(DType::I8)?;
         output.check(DType::I8)?;
+        for scale in [features, time, scale] {
+            Quantization { scale, zero_point: 0 }.check(DType::I16)?;
+        }
         let attributes = Attributes {
             input_zero_point: input.zero_point,
             output_zero_point: output.zero_point,

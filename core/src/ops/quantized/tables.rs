@@ -30,8 +30,8 @@ pub fn function(x: Quantization, y: Quantization, f: impl Fn(f32) -> f32) -> Tab
 
 /// Returns the table of the real function `f`, from integers of the scale `x` to integers of the scale `y`. Zero points are 0.
 ///
-/// Between two entries, the function is taken to be linear. Each entry is therefore lowered by half of the error in the middle. All is
-/// computed in f32, as in TensorFlow Lite.
+/// Between two entries, the function is taken to be linear. Each entry is therefore lowered by half of the error in the middle.
+/// Positions and entries are f32, as in TensorFlow Lite.
 pub fn wide_function(x: f32, y: f32, f: impl Fn(f32) -> f32) -> WideTable {
     let limits = [i16::MIN, i16::MAX].map(f32::from);
     let ([first, last], [low, high]) = (limits.map(|limit| x * limit), limits.map(|limit| y * limit));
@@ -78,10 +78,11 @@ pub fn gelu(x: f32, approximate: bool) -> f32 {
     }
 }
 
-/// Returns the real number of each integer of the quantization `x`, with 8 bits after the point. TensorFlow Lite compares these.
-pub fn reals(x: Quantization) -> [i32; 256] {
+/// Returns the real number of each of 256 integers from `first` on, of the quantization `x`, with 8 bits after the point. TensorFlow Lite
+/// compares these.
+pub fn reals(first: i32, x: Quantization) -> [i32; 256] {
     let scale = Multiplier::new(x.scale.into());
-    core::array::from_fn(|at| scale.twice((at as i32 - 128).wrapping_sub(x.zero_point).wrapping_shl(8)))
+    core::array::from_fn(|at| scale.twice((at as i32).wrapping_add(first).wrapping_sub(x.zero_point).wrapping_shl(8)))
 }
 
 /// Returns the table of the absolute value.
@@ -94,8 +95,8 @@ pub fn abs(x: Quantization, y: Quantization) -> Table {
     })
 }
 
-/// Returns the table of the square root. Results are rounded down, as in TensorFlow Lite. For negative numbers, of which TensorFlow Lite
-/// computes nothing, it has 0.
+/// Returns the table of the square root. Results are rounded down, as in TensorFlow Lite. TensorFlow Lite refuses negative numbers; the
+/// table has 0 for them.
 pub fn sqrt(x: Quantization, y: Quantization) -> Table {
     table(|q| {
         let real = x.scale * i32::from(q).wrapping_sub(x.zero_point) as f32;
@@ -103,8 +104,8 @@ pub fn sqrt(x: Quantization, y: Quantization) -> Table {
     })
 }
 
-/// Returns the table of `1 / √x`. For 0 it has the greatest integer, and also for negative numbers, of which TensorFlow Lite computes
-/// nothing.
+/// Returns the table of `1 / √x`. For 0, it has the greatest integer. TensorFlow Lite refuses negative numbers; the table has the greatest
+/// integer for them too.
 pub fn rsqrt(x: Quantization, y: Quantization) -> Table {
     /// Bits of an intermediate result after the point.
     const SHIFT: i32 = 20;

@@ -74,7 +74,7 @@ impl Output {
 pub(in crate::ops) trait Sum: Element {
     /// 0.
     const ZERO: Self;
-    /// Adds the product of two numbers, each of at most 17 bits.
+    /// Adds the product of two numbers, each of at most 17 bits. A sum of 32 bits wraps around.
     fn add_product(self, a: i32, b: i32) -> Self;
     /// Adds two sums. They wrap.
     fn plus(self, other: Self) -> Self;
@@ -108,7 +108,7 @@ impl Sum for i64 {
     const ZERO: i64 = 0;
     #[inline(always)]
     fn add_product(self, a: i32, b: i32) -> i64 {
-        self.wrapping_add(a.wrapping_mul(b).into())
+        self.wrapping_add(i64::from(a) * i64::from(b))
     }
     #[inline(always)]
     fn plus(self, other: i64) -> i64 {

@@ -1,7 +1,7 @@
 //! Operators on elements.
 
 use super::super::node::{Activation, Emit, Imported, Node, one};
-use super::{dtype_of, range, whole};
+use super::{dtype_of, range, supported, whole};
 use crate::formats::tflite::{AddOptions, ConcatenationOptions, MulOptions, SubOptions};
 use gradlet_core::ops::PairQuantization;
 use gradlet_core::{DType, Quantization, Result, Tensor};
@@ -11,7 +11,8 @@ fn pair<'m>(node: &Node<'m>, activation: i8, function: fn(&Tensor, &Tensor, &Pai
     one(move |inputs| function(&inputs.get(0)?, &inputs.get(1)?, &scaling))
 }
 
-fn scaling(node: &Node<'_>, activation: i8) -> Imported<PairQuantization> {
+/// Returns the scales of an operator on two tensors.
+pub(super) fn scaling(node: &Node<'_>, activation: i8) -> Imported<PairQuantization> {
     let (left, right, output) = (whole(node.input(0)?)?, whole(node.input(1)?)?, node.output(0)?);
     Ok(PairQuantization { left, right, output: whole(output)?, range: range(Activation::new(activation)?, output)? })
 }
@@ -46,6 +47,7 @@ pub(super) fn mul<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 }
 
 pub(super) fn squared_difference<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
+    supported(node, &[DType::I8])?;
     pair(node, 0, Tensor::quantized_squared_difference)
 }
 

@@ -10,7 +10,6 @@ mod reduce;
 
 use super::node::{Activation, Emit, Imported, Node};
 use crate::formats::tflite::Tensor as Described;
-use compare::compare;
 use gradlet_core::{DType, Quantization, Tensor};
 
 /// An operator: its name and its importer.
@@ -26,23 +25,23 @@ static TABLE: &[Row] = &[
     ("DEPTHWISE_CONV_2D", |node| products::depthwise_conv2d(node)),
     ("DEQUANTIZE", |node| elementwise::dequantize(node)),
     ("ELU", |node| functions::elu(node)),
-    ("EQUAL", |node| compare(node, Tensor::equal)),
+    ("EQUAL", |node| compare::equality(node, Tensor::equal)),
     ("EXP", |node| functions::exp(node)),
     ("FULLY_CONNECTED", |node| products::fully_connected(node)),
     ("GELU", |node| functions::gelu(node)),
-    ("GREATER", |node| compare(node, Tensor::greater)),
-    ("GREATER_EQUAL", |node| compare(node, Tensor::greater_equal)),
+    ("GREATER", |node| compare::order(node, Tensor::greater)),
+    ("GREATER_EQUAL", |node| compare::order(node, Tensor::greater_equal)),
     ("HARD_SWISH", |node| functions::hard_swish(node)),
     ("L2_NORMALIZATION", |node| reduce::l2_normalization(node)),
     ("LEAKY_RELU", |node| functions::leaky_relu(node)),
-    ("LESS", |node| compare(node, Tensor::less)),
-    ("LESS_EQUAL", |node| compare(node, Tensor::less_equal)),
+    ("LESS", |node| compare::order(node, Tensor::less)),
+    ("LESS_EQUAL", |node| compare::order(node, Tensor::less_equal)),
     ("LOG", |node| functions::log(node)),
     ("LOGISTIC", |node| functions::logistic(node)),
     ("MAX_POOL_2D", |node| reduce::max_pool(node)),
     ("MEAN", |node| reduce::mean(node)),
     ("MUL", |node| elementwise::mul(node)),
-    ("NOT_EQUAL", |node| compare(node, Tensor::not_equal)),
+    ("NOT_EQUAL", |node| compare::equality(node, Tensor::not_equal)),
     ("PRELU", |node| functions::prelu(node)),
     ("QUANTIZE", |node| elementwise::quantize(node)),
     ("RELU", |node| elementwise::relu(node, Activation::Relu)),
@@ -95,6 +94,16 @@ fn whole(tensor: &Described<'_>) -> Imported<Quantization> {
 /// Returns the element type of a quantized tensor.
 fn dtype_of(tensor: &Described<'_>) -> Imported<DType> {
     tensor.kind.dtype().ok_or_else(|| format!("its tensor {:?} is {}", tensor.name, tensor.kind))
+}
+
+/// Fails unless the first input and the output have the same element type, one of `dtypes`.
+fn supported(node: &Node<'_>, dtypes: &[DType]) -> Imported<()> {
+    let (x, y) = (node.input(0)?, node.output(0)?);
+    let dtype = dtype_of(x)?;
+    if dtype == dtype_of(y)? && dtypes.contains(&dtype) {
+        return Ok(());
+    }
+    Err(format!("it is not supported for an input of {} and an output of {}", x.kind, y.kind))
 }
 
 /// Returns the smallest and the largest element of a tensor that an activation leaves.

@@ -3,12 +3,13 @@
 use super::super::conv::{depthwise_options, options, transpose_options};
 use super::super::node::{Activation, Emit, Imported, Node, one};
 use super::super::plan::Inputs;
-use super::{dtype_of, range, whole};
+use super::elementwise::scaling;
+use super::{dtype_of, range, supported, whole};
 use crate::formats::tflite::{BatchMatMulOptions, ElementType, FullyConnectedOptions};
 use crate::tflite::Rounding;
+use gradlet_core::ops::Requantization;
 use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::ops::pad::PadMode;
-use gradlet_core::ops::{PairQuantization, Requantization};
 use gradlet_core::{DType, Error, Quantization, Result, Tensor};
 
 /// Scales of an operator with weights, and the positions of its operands.
@@ -157,10 +158,15 @@ fn placed(x: &Tensor, axis: usize, (_, before, length): (u32, i64, i64), zero: i
 pub(super) fn batch_matmul<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let options = node.options::<BatchMatMulOptions<'_>>()?;
     let (adj_x, adj_y) = (options.adj_x(), options.adj_y());
-    let (left, right, y) = (node.input(0)?, node.input(1)?, node.output(0)?);
-    if dtype_of(left)? != dtype_of(right)? || dtype_of(left)? != dtype_of(y)? {
-        return Err(format!("its matrices are {} and {}, and its output {}", left.kind, right.kind, y.kind));
+    supported(node, &[DType::I8, DType::I16])?;
+    let (left, right) = (node.input(0)?, node.input(1)?);
+    let (dtype, other) = (dtype_of(left)?, dtype_of(right)?);
+    if other != dtype && (dtype, other) != (DType::I16, DType::I8) {
+        return Err(format!("its matrices are {} and {}", left.kind, right.kind));
     }
-    let scaling = PairQuantization { left: whole(left)?, right: whole(right)?, output: whole(y)?, range: None };
-    one(move |inputs| inputs.get(0)?.quantized_matmul(&inputs.get(1)?, adj_x, adj_y, &scaling))
+    let scaling = scaling(node, 0)?;
+    if dtype == DType::I16 && [scaling.left, scaling.right, scaling.output].iter().any(|quantization| quantization.zero_point != 0) {
+        return Err("a zero point is not 0".into());
+    }
+    one(move |inputs| inputs.get(0)?.quantized_matmul(&inputs.get(1)?.cast(dtype)?, adj_x, adj_y, &scaling))
 }

@@ -6,7 +6,7 @@ use super::super::recurrent::{
     SVDF_TIME, SvdfState, batch, steps,
 };
 use super::{dtype_of, whole};
-use crate::formats::tflite::UnidirectionalSequenceLstmOptions;
+use crate::formats::tflite::{SvdfOptions, UnidirectionalSequenceLstmOptions};
 use gradlet_core::ops::{LstmQuantization, SvdfQuantization};
 use gradlet_core::{DType, Error, Quantization, Result, Tensor};
 
@@ -41,6 +41,10 @@ pub(super) fn lstm<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 /// Imports a singular value decomposition filter with filters over time and a state of 16 bits.
 pub(super) fn svdf<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let state = SvdfState::new(node)?;
+    let activation = Activation::new(node.options::<SvdfOptions<'_>>()?.fused_activation_function())?;
+    if activation != Activation::Relu {
+        return Err("its activation is not RELU, which TensorFlow Lite requires and leaves to the scale of the output".into());
+    }
     let scaling = SvdfQuantization {
         input: of(node, 0, DType::I8)?,
         features: symmetric(node, SVDF_FEATURES, DType::I8)?,

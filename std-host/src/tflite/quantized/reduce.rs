@@ -4,7 +4,7 @@ use super::super::array::bilinear_options;
 use super::super::conv::{self, pool_options};
 use super::super::node::{Emit, Imported, Node, one};
 use super::super::reduce::distinct;
-use super::{dtype_of, range, whole};
+use super::{dtype_of, range, supported, whole};
 use crate::formats::tflite::{ReducerOptions, SoftmaxOptions};
 use gradlet_core::{DType, Quantization, Result, Tensor};
 
@@ -75,5 +75,6 @@ pub(super) fn l2_normalization<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
 pub(super) fn resize_bilinear<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let (size, centres) = bilinear_options(node)?;
     same(node)?;
-    one(move |inputs| inputs.get(0)?.quantized_resize_bilinear(size, centres))
+    supported(node, &[DType::I8, DType::I16])?;
+    one(move |inputs| inputs.growing(0)?.quantized_resize_bilinear(size, centres))
 }

@@ -346,3 +346,25 @@ fn an_lstm_has_optional_parts() {
         }
     }
 }
+
+#[test]
+fn quantized_tensors_are_compared_and_scattered() {
+    let compare = |name, a: &Tensor, b: &Tensor| {
+        compute_quantized(name, &[Input(a), Input(b)], None, &[DType::Bool], Some((0.001, 0))).remove(0).to_vec::<Bool>().unwrap()
+    };
+    let flags = |flags: &[bool]| flags.iter().map(|&flag| flag.into()).collect::<Vec<Bool>>();
+    // With 8 bits after the point, 0 and 0.001 are equal, 0.2 and 0.204 are not.
+    let (a, b) = (new(&[0u8, 200, 2], &[3]), new(&[1u8, 204, 2], &[3]));
+    assert_eq!(compare("EQUAL", &a, &b), flags(&[true, false, true]));
+    assert_eq!(compare("LESS", &a, &b), flags(&[false, true, false]));
+    let (a, b) = (new(&[0i8, -128, 2], &[3]), new(&[1i8, -120, 2], &[3]));
+    assert_eq!(compare("GREATER_EQUAL", &a, &b), flags(&[true, false, true]));
+    assert_eq!(compare("NOT_EQUAL", &a, &b), flags(&[false, true, false]));
+    // Integers of 16 bits are compared as they are.
+    let (a, b) = (new(&[0i16, 300, 2], &[3]), new(&[1i16, 301, 2], &[3]));
+    assert_eq!(compare("LESS", &a, &b), flags(&[true, true, false]));
+    // Elements that nothing is added to are the integer 0, whatever it stands for.
+    let operands = [Input(&new(&[1, 1, 3], &[3, 1])), Input(&new(&[1i8, 2, 3], &[3])), Constant(&i32s(&[4]))];
+    let y = compute_quantized("SCATTER_ND", &operands, None, &[DType::I8], Some((0.5, 3))).remove(0);
+    assert_eq!(y.to_vec::<i8>().unwrap(), [0, 3, 0, 3]);
+}

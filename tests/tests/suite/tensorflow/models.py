@@ -154,7 +154,7 @@ def products():
 
 
 MODELS = [dense, convolutions, dilated, pools, residual, joined, functions, swish, transposed, moved, resized, exponentials, products]
-# Of these, TensorFlow has no kernels with 16 bits.
+# TensorFlow converts these to int8 only.
 INT8_MODELS = [attention, slopes, compared, roots, padded]
 
 
