@@ -5,7 +5,7 @@ use super::plan::Inputs;
 use crate::formats::tflite::{SequenceRnnOptions, SvdfOptions, UnidirectionalSequenceLstmOptions};
 use gradlet_core::control::{ScanOptions, scan, unrolls};
 use gradlet_core::function::Structure;
-use gradlet_core::{DType, Eager, Error, Result, Scope, Shape, Tensor, TensorType};
+use gradlet_core::{DType, Error, Result, Scope, Shape, Tensor, TensorType};
 
 /// The inputs of a gate: its weights for the input, those for the last output, those for the cell, and its bias.
 pub(super) struct Gate {
@@ -161,15 +161,14 @@ impl SvdfState {
         dtype: DType,
         next: impl FnOnce(Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let (scope, variable) = (inputs.scope(), inputs.variables().state(&self.name));
-        if !variable.is_built() {
-            let eager = Eager::new(&scope.device());
+        let scope = inputs.scope();
+        let variable = inputs.variables().state(&self.name, scope, |eager| {
             let shape = Shape::new(&[batch, self.units * self.rank, self.steps])?;
             if shape.elements().is_none_or(|elements| elements as u64 > MAX_STATE) {
                 return Err(Error::message(format!("the state {:?} has more than {MAX_STATE} elements", self.name)));
             }
-            variable.create(&eager, &Tensor::zeros(&eager.device(), TensorType::new(dtype, shape))?)?;
-        }
+            Tensor::zeros(&eager.device(), TensorType::new(dtype, shape))
+        })?;
         let next = next(scope.read(&variable)?)?;
         scope.assign(&variable, &next)?;
         Ok(next)

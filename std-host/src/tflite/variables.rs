@@ -2,7 +2,7 @@
 
 use super::node::{Emit, Imported, Node, many, one};
 use crate::formats::tflite::{Code, VarHandleOptions};
-use gradlet_core::{Error, Result, Scope, Variable};
+use gradlet_core::{Eager, Error, Result, Scope, Tensor, Variable};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,9 +28,14 @@ impl Variables {
         locked(&self.named).entry(name.into()).or_insert_with(|| Variable::deferred(name)).clone()
     }
 
-    /// Returns a variable that no optimizer trains.
-    pub(super) fn state(&self, name: &str) -> Variable {
-        locked(&self.named).entry(name.into()).or_insert_with(|| Variable::untrained(name)).clone()
+    /// Returns a variable that no optimizer trains. The first call gives it the value `first`, on the device of `scope`.
+    pub(super) fn state(&self, name: &str, scope: &dyn Scope, first: impl FnOnce(&Eager) -> Result<Tensor>) -> Result<Variable> {
+        let variable = locked(&self.named).entry(name.into()).or_insert_with(|| Variable::untrained(name)).clone();
+        if !variable.is_built() {
+            let eager = Eager::new(&scope.device());
+            variable.create(&eager, &first(&eager)?)?;
+        }
+        Ok(variable)
     }
 
     /// Calls `initialize` unless it has succeeded before for this subgraph.

@@ -219,6 +219,7 @@ mod tests {
                 let odd = Quantization { scale, zero_point };
                 for (x, y) in [(odd, odd), (odd, one), (one, odd)] {
                     let _ = (sigmoid(x, y), tanh(x, y), leaky_relu(x, y, f32::NAN), leaky_relu(x, y, -1.0), hard_swish(x, y));
+                    let _ = (abs(x, y), sqrt(x, y), rsqrt(x, y), reals(zero_point, x), wide_function(x.scale, y.scale, exp));
                 }
             }
         }

@@ -7,7 +7,7 @@ use gradlet_core::ops::tables;
 use gradlet_core::{DType, Result, Tensor};
 
 /// Function that compares two tensors.
-pub(super) type Compare = fn(&Tensor, &Tensor) -> Result<Tensor>;
+type Compare = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
 /// Imports a comparison of order. TensorFlow Lite compares int16 as they are, whatever their scales.
 pub(super) fn order<'m>(node: &Node<'m>, compare: Compare) -> Imported<Emit<'m>> {

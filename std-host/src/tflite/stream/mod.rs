@@ -230,12 +230,7 @@ impl Stream {
 impl Kept {
     /// Returns the variable, which gets its first value here.
     fn variable(&self, model: &Model, scope: &dyn Scope) -> Result<Variable> {
-        let variable = model.variables.state(&self.name);
-        if !variable.is_built() {
-            let eager = Eager::new(&scope.device());
-            variable.create(&eager, &self.first(&eager.handle())?)?;
-        }
-        Ok(variable)
+        model.variables.state(&self.name, scope, |eager| self.first(&eager.handle()))
     }
 
     /// Returns the first value on the device of a scope.
