@@ -1,4 +1,4 @@
-//! Kernels of gradlet's packed int8 ops for Arm processors with Helium (the M-profile vector extension): Cortex-M52, M55 and M85.
+//! Kernels of gradlet's int8 ops for Arm processors with Helium (the M-profile vector extension): Cortex-M52, M55 and M85.
 //!
 //! A firmware names these kernels in its list instead of core's. The artifact is the same, and so are the bits of the results.
 //! `gradlet import --cpu cortex-m55` writes such a list.
@@ -29,9 +29,25 @@ pub mod packed_dense;
 pub mod packed_depthwise_conv2d;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
 pub mod quantized_add;
+#[cfg(all(target_arch = "arm", target_os = "none"))]
+pub mod quantized_matmul;
+#[cfg(all(target_arch = "arm", target_os = "none"))]
+pub mod quantized_mul;
+#[cfg(all(target_arch = "arm", target_os = "none"))]
+pub mod quantized_squared_difference;
 
 #[cfg(not(all(target_arch = "arm", target_os = "none")))]
-pub use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d, quantized_add};
+pub use gradlet_core::ops::{
+    packed_conv2d, packed_dense, packed_depthwise_conv2d, quantized_add, quantized_matmul, quantized_mul, quantized_squared_difference,
+};
 
 /// The kernels of this crate, for a firmware that has all kernels. They come before those of `gradlet-core`.
-pub static KERNELS: &[&gradlet_core::Kernel] = &[&packed_conv2d::I8, &packed_dense::I8, &packed_depthwise_conv2d::I8, &quantized_add::I8];
+pub static KERNELS: &[&gradlet_core::Kernel] = &[
+    &packed_conv2d::I8,
+    &packed_dense::I8,
+    &packed_depthwise_conv2d::I8,
+    &quantized_add::I8,
+    &quantized_matmul::I8,
+    &quantized_mul::I8,
+    &quantized_squared_difference::I8,
+];

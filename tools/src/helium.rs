@@ -27,7 +27,8 @@ pub fn check() -> Result<()> {
         let run = firmware::run(&firmware, &folder, &[], LIMIT)?.ok()?;
         let counted = run.console.lines().filter(|line| !line.starts_with("stack"));
         println!("{model}: {}", counted.collect::<Vec<_>>().join(", "));
-        for (key, least) in [("convolutions", 1000), ("depthwise_convolutions", 800), ("dense", 800), ("sums", 800), ("slices", 100)] {
+        let kernels = ["dense", "sums", "products", "squared_differences", "matrices"].map(|key| (key, 800));
+        for (key, least) in [("convolutions", 1000), ("depthwise_convolutions", 800), ("slices", 100)].into_iter().chain(kernels) {
             ensure!(run.number(key)? >= least, "the firmware compared only {} {key}", run.number(key)?);
         }
     }

@@ -45,6 +45,7 @@ pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_grad, sum, top_k,
 };
+pub use shared::broadcast;
 pub use steps::{adam_step, matmul_adam, matmul_sgd, sgd_step};
 
 use crate::base::op::Kernel;

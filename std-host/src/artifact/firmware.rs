@@ -17,7 +17,15 @@ pub enum Cpu {
 }
 
 /// The ops with a kernel for i8 in `gradlet-helium`.
-const HELIUM: [&str; 4] = ["packed_conv2d", "packed_dense", "packed_depthwise_conv2d", "quantized_add"];
+const HELIUM: [&str; 7] = [
+    "packed_conv2d",
+    "packed_dense",
+    "packed_depthwise_conv2d",
+    "quantized_add",
+    "quantized_matmul",
+    "quantized_mul",
+    "quantized_squared_difference",
+];
 
 impl Cpu {
     /// Returns the line that adds the kernel of `op` for `dtype` to a firmware's table.

@@ -8,7 +8,8 @@ use core::mem::take;
 use emulated::memory::Arena;
 use emulated::{Failure, console, load, session};
 use gradlet_core::custom_op::{Call, Slice};
-use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d, quantized_add};
+use gradlet_core::ops::{packed_conv2d, packed_dense, packed_depthwise_conv2d};
+use gradlet_core::ops::{quantized_add, quantized_matmul, quantized_mul, quantized_squared_difference};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Kernel, Shape, TensorType};
 
@@ -41,6 +42,9 @@ fn firmware() -> Result<(), Failure> {
         ("depthwise_convolutions", 1000, Test::depthwise_convolution),
         ("dense", 1000, Test::dense),
         ("sums", 1000, Test::sum),
+        ("products", 1000, Test::product),
+        ("squared_differences", 1000, Test::squared_difference),
+        ("matrices", 1000, Test::matrices),
     ] {
         (0..rounds).try_for_each(|index| round(&mut test, index))?;
         console::report(key, take(&mut test.cases));
@@ -95,6 +99,12 @@ impl Random {
     /// Returns a number of `1..=most`.
     fn up_to(&mut self, most: u32) -> u32 {
         1 + self.next() % most
+    }
+
+    /// Returns multipliers with exponents in these ranges, which scales lead to; in each fourth round, with any exponents.
+    fn multipliers(&mut self, round: u32, usual: [(i32, i32); 3]) -> [[u32; 2]; 3] {
+        let ranges = if round.is_multiple_of(4) { [(-31, 30); 3] } else { usual };
+        ranges.map(|(least, most)| [(1 << 30) | (self.next() << 6), self.of(least, most) as u32])
     }
 
     fn batch(&mut self) -> u32 {
@@ -215,17 +225,60 @@ impl Test {
 
     fn sum(&mut self, round: u32) -> Result<(), Failure> {
         let random = &mut self.random;
-        let [zero, least, greatest] = [random.of(-128, 127), random.of(-128, 0), random.of(0, 127)].map(|word| word as u32);
-        let mut multiplier = |least, most| [(1 << 30) | (random.next() << 6), random.of(least, most) as u32];
-        // Those of scales, and any others.
-        let [a, b, sum] = if round.is_multiple_of(4) { [(-31, 30); 3] } else { [(-6, 0), (-6, 0), (-20, -14)] };
-        let [[a, p], [b, q], [sum, r]] = [a, b, sum].map(|(least, most)| multiplier(least, most));
-        let (subtract, zeros) = (random.next() % 2, [random.of(-128, 127), random.of(-128, 127)].map(|zero| zero as u32));
-        let attributes = [zeros[0], zeros[1], zero, least, greatest, a, p, b, q, sum, r, subtract];
+        let [a, b, sum] = random.multipliers(round, [(-6, 0), (-6, 0), (-20, -14)]);
+        let words = [a[0], a[1], b[0], b[1], sum[0], sum[1], random.next() % 2];
+        self.pairs([&gradlet_helium::quantized_add::I8, &quantized_add::I8], round, words)
+    }
+
+    fn product(&mut self, round: u32) -> Result<(), Failure> {
+        let [product, ..] = self.random.multipliers(round, [(-12, 2); 3]);
+        self.pairs([&gradlet_helium::quantized_mul::I8, &quantized_mul::I8], round, product)
+    }
+
+    fn squared_difference(&mut self, round: u32) -> Result<(), Failure> {
+        let [a, b, square] = self.random.multipliers(round, [(-6, 0), (-6, 0), (-22, -10)]);
+        let kernels = [&gradlet_helium::quantized_squared_difference::I8, &quantized_squared_difference::I8];
+        self.pairs(kernels, round, [a[0], a[1], b[0], b[1], square[0], square[1]])
+    }
+
+    /// Compares kernels of two operands, broadcast, whose attributes end with `words`.
+    fn pairs<const N: usize>(&mut self, kernels: [&Kernel; 2], round: u32, words: [u32; N]) -> Result<(), Failure> {
+        let random = &mut self.random;
+        let mut attributes = [0; 12];
+        let (numbers, rest) = attributes.split_at_mut(5);
+        let ([least, greatest], mut byte) = (random.range(), || random.of(-128, 127) as u32);
+        numbers.copy_from_slice(&[byte(), byte(), byte(), least, greatest]);
+        rest.iter_mut().zip(words).for_each(|(to, word)| *to = word);
         let dims = [random.batch(), random.up_to(9), round % 100];
-        let types = [(DType::I8, &dims[..]), (DType::I8, if round % 10 == 0 { &dims[1..] } else { &dims })];
-        let kernels = [&gradlet_helium::quantized_add::I8, &quantized_add::I8];
-        self.compare(kernels, &attributes, types, |random, [a, b]| {
+        let (column, row, few) = ([dims[0], dims[1], 1], [dims[2]], [dims[1], dims[2]]);
+        let (a, b): (&[u32], &[u32]) = match round % 10 {
+            0 => (&dims, &few),
+            1 => (&dims, &column),
+            2 => (&column, &row),
+            3 => (&row, &column),
+            4 => (&few, &dims),
+            5 => (&[], &dims),
+            _ => (&dims, &dims),
+        };
+        let attributes = attributes.get(..5 + N).unwrap_or_default();
+        self.compare(kernels, attributes, [(DType::I8, a), (DType::I8, b)], |random, [a, b]| {
+            random.bytes(a);
+            random.bytes(b);
+        })
+    }
+
+    fn matrices(&mut self, round: u32) -> Result<(), Failure> {
+        let random = &mut self.random;
+        let [multiplier, ..] = random.multipliers(round, [(-14, 1); 3]);
+        let (m, k, n) = (random.up_to(5), round % 100, random.up_to(45));
+        let (m, n) = if round == NOTHING { (1, 0) } else { (m, n) };
+        let (transposed, batch) = ([u32::from(round % 16 == 1), random.next() % 2], random.batch());
+        let ([least, greatest], mut byte) = (random.range(), || random.of(-128, 127) as u32);
+        let attributes = [byte(), byte(), byte(), least, greatest, multiplier[0], multiplier[1], transposed[0], transposed[1]];
+        let dims = |rows, columns, transposed| if transposed == 0 { [batch, rows, columns] } else { [batch, columns, rows] };
+        let (a, b) = (dims(m, k, transposed[0]), dims(k, n, transposed[1]));
+        let types = [(DType::I8, &a[..]), (DType::I8, if round.is_multiple_of(3) { b.get(1..).unwrap_or_default() } else { &b })];
+        self.compare([&gradlet_helium::quantized_matmul::I8, &quantized_matmul::I8], &attributes, types, |random, [a, b]| {
             random.bytes(a);
             random.bytes(b);
         })

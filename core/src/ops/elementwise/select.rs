@@ -8,7 +8,7 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
 use crate::base::view::TensorView;
-use crate::ops::shared::{elementwise, runs};
+use crate::ops::shared::{broadcast, elementwise, runs};
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
@@ -35,15 +35,15 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<'d, T: Pod>(call: &mut Call<'_, 'd>) -> Result<()> {
     let (x, z, condition) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let dims = call.output()?.dims();
-    let (length, [p, q, r]) = elementwise::runs(dims, [x.dims(), z.dims(), condition.dims()]);
+    let (length, [p, q, r]) = broadcast::runs(dims, [x.dims(), z.dims(), condition.dims()]);
     let elements = |view: TensorView<'d>, start| {
         let elements = runs::elements::<T>(view.bytes());
-        elements.get(elementwise::position(start, dims, view.dims())..).unwrap_or(&[])
+        elements.get(broadcast::position(start, dims, view.dims())..).unwrap_or(&[])
     };
-    let (first, output) = elementwise::part::<T>(call, 20 + elementwise::run_cost(length));
-    elementwise::each_run(output, first, length, |start, run| {
+    let (first, output) = elementwise::part::<T>(call, 20 + broadcast::run_cost(length));
+    broadcast::each_run(output, first, length, |start, run| {
         let (x, z) = (elements(x, start), elements(z, start));
-        let condition = condition.bytes().get(elementwise::position(start, dims, condition.dims())..).unwrap_or(&[]);
+        let condition = condition.bytes().get(broadcast::position(start, dims, condition.dims())..).unwrap_or(&[]);
         for (k, slot) in run.iter_mut().enumerate() {
             // An input that shares the output's memory has no slice of its own. Its element is then in `slot`.
             let chosen = if condition.get(k & r).is_some_and(|&byte| byte != 0) { x.get(k & p) } else { z.get(k & q) };

@@ -71,6 +71,23 @@ pub(in crate::ops) mod tests {
         PairQuantization { left, right, output, range: Some((least, greatest)) }
     }
 
+    /// Asserts that the kernel for i8 computes `want` of many pairs of elements, whichever of the operands is repeated or in place.
+    pub(in crate::ops) fn check_each(kernel: &Kernel, attributes: &[u32], want: impl Fn(i32, i32) -> i8) {
+        let elements: Vec<i8> = (0..=51).map(|i| (5 * i - 128) as i8).collect();
+        let (row, column) = (Value::new(&elements, &[52]), Value::new(&elements, &[52, 1]));
+        let whole = |of: &dyn Fn(i32, i32) -> i8| {
+            let pairs = elements.iter().flat_map(|&i| elements.iter().map(move |&j| (i.into(), j.into())));
+            Value::new(&pairs.map(|(i, j)| of(i, j)).collect::<Vec<i8>>(), &[52, 52])
+        };
+        let (rows, columns) = (whole(&|i, _| i as i8), whole(&|_, j| j as i8));
+        for (a, b) in [(&column, &row), (&rows, &row), (&column, &columns), (&rows, &columns)] {
+            assert!(run_every_way(kernel, attributes, &[a, b])[0] == whole(&|i, j| want(i, j)), "{attributes:?}");
+            assert!(run_every_way(kernel, attributes, &[b, a])[0] == whole(&|i, j| want(j, i)), "{attributes:?}");
+        }
+        let y = run_every_way(kernel, attributes, &[&row, &row]);
+        assert_eq!(y[0].elements::<i8>(), elements.iter().map(|&x| want(x.into(), x.into())).collect::<Vec<_>>());
+    }
+
     /// Asserts that the results of the kernel are within one unit of the exact ones, which `exact` computes, for pairs of shapes that
     /// broadcast.
     pub(in crate::ops) fn check_nearest<T: Quantized>(

@@ -9,8 +9,9 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::quantized::pair;
-use crate::ops::shared::elementwise;
-use crate::ops::shared::fixed_point::Multiplier;
+use crate::ops::shared::packed::limit;
+use crate::ops::shared::{broadcast, elementwise};
+use crate::ops::shared::fixed_point::{Multiplier, Product};
 use crate::ops::shared::quantized::{Output, Quantized};
 #[cfg(feature = "alloc")]
 use crate::{ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
@@ -49,12 +50,59 @@ const fn shift(dtype: DType) -> u32 {
     if matches!(dtype, DType::I16) { 15 } else { 20 }
 }
 
+/// The numbers of the formula, for operands x and y: a and b, or b and a.
+#[derive(Clone, Copy)]
+struct Numbers {
+    zero_points: [i32; 2],
+    multipliers: [Multiplier; 2],
+    /// 1, or -1 for the operand that is subtracted.
+    signs: [i32; 2],
+    sum: Multiplier,
+    output: Output,
+}
+
+impl Numbers {
+    fn new(attributes: &Attributes, flipped: bool) -> Numbers {
+        let Attributes { zero_points: [a, b], output, operands: [left, right], sum, subtract } = *attributes;
+        let sign = if subtract == 0 { 1 } else { -1 };
+        if flipped {
+            Numbers { zero_points: [b, a], multipliers: [right, left], signs: [sign, 1], sum, output }
+        } else {
+            Numbers { zero_points: [a, b], multipliers: [left, right], signs: [1, sign], sum, output }
+        }
+    }
+
+    #[inline(never)]
+    fn element<T: Quantized>(&self, x: T, y: T) -> T {
+        let term = |at: usize, x: T| {
+            let shifted = (x.number() - self.zero_points[at]).wrapping_shl(shift(T::DTYPE));
+            self.multipliers[at].twice(shifted).wrapping_mul(self.signs[at])
+        };
+        T::saturated(self.sum.twice(term(0, x).wrapping_add(term(1, y))).wrapping_add(self.output.zero_point))
+    }
+}
+
 fn run<T: Quantized>(call: &mut Call<'_, '_>) -> Result<()> {
-    let Attributes { zero_points, output, operands: [left, right], sum, subtract } = call.attributes()?;
-    elementwise::binary(call, 55, |a: T, b: T| {
-        let a = left.twice((a.number() - zero_points[0]).wrapping_shl(shift(T::DTYPE)));
-        let b = right.twice((b.number() - zero_points[1]).wrapping_shl(shift(T::DTYPE)));
-        output.element(sum.twice(if subtract == 0 { a.wrapping_add(b) } else { a.wrapping_sub(b) }))
+    let attributes: Attributes = call.attributes()?;
+    let flipped = broadcast::is_flipped(call)?;
+    let numbers = Numbers::new(&attributes, flipped);
+    // Numbers of 16 bits have no zero points, as a rule.
+    let (bits, sum_bits) = if T::DTYPE == DType::I8 { (8, 28) } else { (if numbers.zero_points == [0, 0] { 15 } else { 16 }, 30) };
+    let output = attributes.output;
+    let [p, q] = numbers.multipliers.map(|multiplier| Product::new(multiplier, shift(T::DTYPE), bits));
+    let sum = Product::new(numbers.sum, 0, sum_bits).plus(numbers.output.zero_point);
+    let exact = [p, q, sum].iter().all(Product::is_exact);
+    let ([x_zero_point, y_zero_point], [x_sign, y_sign]) = (numbers.zero_points, numbers.signs);
+    broadcast::rows(call, flipped, 55, &move |row: &mut [T], other| {
+        for (x, y) in row.iter_mut().zip(other) {
+            *x = if exact {
+                let terms = [p.of(x.number() - x_zero_point), q.of(y.number() - y_zero_point)];
+                T::saturated(sum.of(terms[0] * x_sign + terms[1] * y_sign))
+            } else {
+                numbers.element(*x, *y)
+            };
+        }
+        limit(row, [output.least, output.greatest]);
     })
 }
 
@@ -116,7 +164,7 @@ mod tests {
     extern crate std;
     use super::*;
     use crate::ops::conv2d::tests::words;
-    use crate::ops::quantized::pair::tests::{ANY, check_nearest, scaling};
+    use crate::ops::quantized::pair::tests::{ANY, check_each, check_nearest, scaling};
     use crate::ops::shared::testing::{Value, run, run_every_way};
 
     type Operand<'a, T> = (&'a [u32], &'a [T]);
@@ -189,6 +237,24 @@ mod tests {
             let attributes = |scaling: &PairQuantization, dtype| words(Attributes::new(scaling, dtype, subtract).unwrap());
             check_nearest::<i8>(&I8, |scaling| attributes(scaling, DType::I8), |a, b| a + sign * b);
             check_nearest::<i16>(&I16, |scaling| attributes(scaling, DType::I16), |a, b| a + sign * b);
+        }
+    }
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (scales, reals) in [
+            ([(0.05, -7), (0.1, 120), (0.07, 3)], ANY),
+            ([(0.5, 0), (0.5, -128), (0.25, 9)], (-3.0, 4.0)),
+            ([(0.1, -128), (0.05, 5), (1e-8, 0)], ANY),
+        ] {
+            for subtract in [false, true] {
+                let attributes = Attributes::new(&scaling::<i8>(scales, reals), DType::I8, subtract).unwrap();
+                let Attributes { zero_points: [p, q], output, operands: [left, right], sum, .. } = attributes;
+                check_each(&I8, &words(attributes), |a, b| {
+                    let (a, b) = (left.twice((a - p) << 20), right.twice((b - q) << 20));
+                    output.element(sum.twice(if subtract { a - b } else { a + b }))
+                });
+            }
         }
     }
 

@@ -10,9 +10,12 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::matmul::product;
 use crate::ops::quantized::pair;
-use crate::ops::shared::elementwise::{position, set};
-use crate::ops::shared::fixed_point::Multiplier;
+use crate::ops::shared::broadcast::position;
+use crate::ops::shared::elementwise::set;
+use crate::ops::shared::fixed_point::{Multiplier, Product};
+use crate::ops::shared::packed::{limit, mac};
 use crate::ops::shared::quantized::{Output, Quantized, Sum};
+use crate::ops::shared::window::{groups, part, part_mut};
 #[cfg(feature = "alloc")]
 use crate::{ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
 
@@ -87,8 +90,149 @@ fn run<T: Quantized, S: Sum>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
+/// Rows and columns of a tile.
+const TILE: [usize; 2] = [2, 8];
+/// Bits of the lower lane of a sum.
+const LANE: u32 = 22;
+/// The first value of a sum. It makes the lower lane positive, so that it borrows nothing from the upper one.
+const START: i64 = 1 << (LANE - 1);
+/// Largest number of products whose sum fits into a lane: those of a number of 8 bits and a sign with one of 7 bits and a sign.
+const MOST: usize = 64;
+
+/// Two rows of a, and a matrix b.
+struct Operands<'a> {
+    rows: [&'a [i8]; TILE[0]],
+    /// Zero point of a.
+    zero_point: i32,
+    b: &'a [i8],
+    /// Dimensions of b. If it is transposed, `n` is the first.
+    k: usize,
+    n: usize,
+    transposed: bool,
+}
+
+impl Operands<'_> {
+    /// Returns the sums of each row with the columns of b from column `first` on. Those after the last column are of no use. `pairs` is for
+    /// pairs of elements of the rows, and has the first ones if `paired` is true.
+    #[inline(never)]
+    fn tile(&self, first: usize, pairs: &mut [i32; MOST], paired: bool) -> [[i32; TILE[1]]; TILE[0]] {
+        let (mut sums, [x, y]) = ([[0i32; TILE[1]]; TILE[0]], self.rows);
+        for (index, (x, y)) in x.chunks(MOST).zip(y.chunks(MOST)).enumerate() {
+            if index > 0 || !paired {
+                for ((pair, x), y) in pairs.iter_mut().zip(x).zip(y) {
+                    *pair = (i32::from(*x) - self.zero_point) + ((i32::from(*y) - self.zero_point) << LANE);
+                }
+            }
+            let (pairs, start) = (pairs.get(..x.len()).unwrap_or_default(), index * MOST);
+            let mut lanes = [START; TILE[1]];
+            if self.transposed {
+                for (at, lanes) in lanes.as_chunks_mut().0.iter_mut().enumerate() {
+                    let column = |at: usize| part(self.b, (first + at).min(self.n - 1) * self.k + start, x.len());
+                    *lanes = two(pairs, [column(2 * at), column(2 * at + 1)]);
+                }
+            } else {
+                for (at, lanes) in lanes.as_chunks_mut().0.iter_mut().enumerate() {
+                    *lanes = self.four(pairs, start, first + 4 * at);
+                }
+            }
+            let [low, high] = &mut sums;
+            for ((low, high), lanes) in low.iter_mut().zip(high).zip(lanes) {
+                *low = low.wrapping_add((lanes as i32 & ((1 << LANE) - 1)) - START as i32);
+                *high = high.wrapping_add((lanes >> LANE) as i32);
+            }
+        }
+        sums
+    }
+
+    /// Returns the sums of four columns of b, from its row `start` on.
+    #[inline(never)]
+    fn four(&self, pairs: &[i32], start: usize, first: usize) -> [i64; 4] {
+        let mut sums = [START; 4];
+        let rows = self.b.get(start * self.n..).unwrap_or_default().chunks_exact(self.n.max(1));
+        if first + 4 > self.n {
+            for (pair, row) in pairs.iter().zip(rows) {
+                sums.iter_mut().zip(row.iter().skip(first)).for_each(|(sum, b)| *sum = mac(*sum, *pair, *b));
+            }
+            return sums;
+        }
+        let [mut a, mut b, mut c, mut d] = sums;
+        for (pair, row) in pairs.iter().zip(rows) {
+            let Some((_, row)) = row.split_at_checked(first) else { break };
+            let Some(&[p, q, r, s]) = row.first_chunk() else { break };
+            (a, b, c, d) = (mac(a, *pair, p), mac(b, *pair, q), mac(c, *pair, r), mac(d, *pair, s));
+        }
+        [a, b, c, d]
+    }
+}
+
+/// Returns the sums of two columns.
+#[inline(never)]
+fn two(pairs: &[i32], [p, q]: [&[i8]; 2]) -> [i64; 2] {
+    let mut sums = [START; 2];
+    let ((pairs, rest), (p, p_rest), (q, q_rest)) = (pairs.as_chunks::<4>(), p.as_chunks::<4>(), q.as_chunks::<4>());
+    for ((pair, p), q) in pairs.iter().zip(p).zip(q) {
+        sums = [mac(sums[0], pair[0], p[0]), mac(sums[1], pair[0], q[0])];
+        sums = [mac(sums[0], pair[1], p[1]), mac(sums[1], pair[1], q[1])];
+        sums = [mac(sums[0], pair[2], p[2]), mac(sums[1], pair[2], q[2])];
+        sums = [mac(sums[0], pair[3], p[3]), mac(sums[1], pair[3], q[3])];
+    }
+    for ((pair, p), q) in rest.iter().zip(p_rest).zip(q_rest) {
+        sums = [mac(sums[0], *pair, *p), mac(sums[1], *pair, *q)];
+    }
+    sums
+}
+
+/// Computes tiles of the result. A multiplication of 64 bits adds the products of two elements of a, one of each row of the tile, and one of
+/// b.
+fn run_i8(call: &mut Call<'_, '_>) -> Result<()> {
+    let Attributes { zero_points, output, multiplier, transposed } = call.attributes()?;
+    if transposed[0] != 0 {
+        return run::<i8, i32>(call);
+    }
+    let (a, b, y) = (call.input(0)?, call.input(1)?, call.output()?);
+    let ([a_batch @ .., _, k], [b_batch @ .., _, _], [batch @ .., m, n]) = (a.dims(), b.dims(), y.dims()) else {
+        return Err(Error::Rank { input: 0 });
+    };
+    let (m, n, k) = (*m as usize, *n as usize, *k as usize);
+    let (down, across) = (m.div_ceil(TILE[0]), n.div_ceil(TILE[1]));
+    let scaled = Product::new(multiplier, 0, 30).plus(output.zero_point);
+    // Each product has at most 16 bits.
+    let exact = scaled.is_exact() && k < 1 << 14;
+    let products = y.data.len().checked_div(m * n).unwrap_or(0);
+    let tiles = call.rows(products * down * across, TILE[1] * (6 * k + 120));
+    let (a, b, y) = (a.slice::<i8>(), b.slice::<i8>(), call.output()?.slice_mut::<i8>());
+    let mut pairs = [0; MOST];
+    for (line, columns) in groups(tiles, across) {
+        let (index, i) = (line / down.max(1), line % down.max(1) * TILE[0]);
+        let count = TILE[0].min(m - i);
+        let a = part(a, (position(index, batch, a_batch) * m + i) * k, count * k);
+        // The last row, if it is alone, is in both places.
+        let rows = [part(a, 0, k), part(a, (count - 1) * k, k)];
+        let starts = rows.map(|row| {
+            let sum = row.iter().fold(0i32, |sum, x| sum.wrapping_add(i32::from(*x) - zero_points[0]));
+            sum.wrapping_mul(-zero_points[1])
+        });
+        let b = part(b, position(index, batch, b_batch) * k * n, k * n);
+        let operands = Operands { rows, zero_point: zero_points[0], b, k, n, transposed: transposed[1] != 0 };
+        let (y, next) = part_mut(y, (index * m + i) * n, count * n).split_at_mut_checked(n).unwrap_or_default();
+        for (index, first) in columns.map(|tile| tile * TILE[1]).enumerate() {
+            let sums = operands.tile(first, &mut pairs, index > 0 && k <= MOST);
+            for ((sums, start), row) in sums.iter().zip(starts).zip([&mut *y, &mut *next]) {
+                let row = row.get_mut(first..).unwrap_or_default();
+                for (y, sum) in row.iter_mut().zip(sums) {
+                    let sum = start.wrapping_add(*sum);
+                    *y = i8::saturated(if exact { scaled.of(sum) } else { multiplier.twice(sum).wrapping_add(output.zero_point) });
+                }
+            }
+        }
+        limit(y, [output.least, output.greatest]);
+        limit(next, [output.least, output.greatest]);
+    }
+    Ok(())
+}
+
 /// Portable kernel for i8.
-pub const I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run: run::<i8, i32> };
+pub const I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run: run_i8 };
 /// Portable kernel for i16.
 pub const I16: Kernel = Kernel { def: &DEF, dtype: DType::I16, run: run::<i16, i64> };
 
@@ -143,7 +287,7 @@ mod tests {
 
     fn check<T: Quantized, S: Sum>(kernel: &Kernel, scaled: impl Fn(Multiplier, i64) -> i32) {
         let value = |of: &[i32], dims: &[u32]| Value::new(&of.iter().map(|&x| T::of(x)).collect::<Vec<T>>(), dims);
-        for (m, k, n) in [(1, 1, 1), (3, 7, 5), (2, 40, 19), (4, 5, 8), (0, 3, 2), (2, 0, 3), (1, 3, 0)] {
+        for (m, k, n) in [(1, 1, 1), (3, 7, 5), (2, 40, 19), (4, 5, 8), (5, 129, 18), (2, 64, 9), (0, 3, 2), (2, 0, 3), (1, 3, 0)] {
             let [left, right] = [integers(&[m, k], 1, 31.0), integers(&[k, n], 2, 31.0)];
             let multiplier = Multiplier { value: 1_500_000_000, exponent: -5 };
             let [rows, terms, columns] = [m, k, n].map(|dim| dim as usize);
@@ -165,6 +309,24 @@ mod tests {
     fn agrees_with_the_formula() {
         check::<i8, i32>(&I8, |multiplier, sum| multiplier.twice(sum as i32));
         check::<i16, i64>(&I16, |multiplier, sum| multiplier.wide(sum));
+    }
+
+    #[test]
+    fn extreme_elements_have_exact_sums() {
+        let output = Output { zero_point: 0, least: -128, greatest: 127 };
+        for (zero_point, element) in [(127, -128i8), (-128, 127)] {
+            for (b_zero_point, other) in [(127, -128i8), (-128, 127), (0, -128), (-128, -128)] {
+                for k in [63u32, 64, 65, 300, 20_000] {
+                    let multiplier = Multiplier { value: 1 << 30, exponent: -24 };
+                    let attributes = Attributes { zero_points: [zero_point, b_zero_point], output, multiplier, transposed: [0, 1] };
+                    let (a, b) = (std::vec![element; 3 * k as usize], std::vec![other; 5 * k as usize]);
+                    let y = run_every_way(&I8, &words(attributes), &[&Value::new(&a, &[3, k]), &Value::new(&b, &[5, k])]);
+                    let sum = (i64::from(element) - i64::from(zero_point)) * (i64::from(other) - i64::from(b_zero_point)) * i64::from(k);
+                    let want = output.element::<i8>(multiplier.twice(sum as i32));
+                    assert_eq!(y[0].elements::<i8>(), std::vec![want; 15], "{zero_point} {b_zero_point} {k}");
+                }
+            }
+        }
     }
 
     #[test]

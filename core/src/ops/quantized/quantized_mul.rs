@@ -1,15 +1,17 @@
 //! Product of quantised tensors, broadcast: `y = clamp(y₀ + m · (a − a₀) · (b − b₀))`, where `m` is `scale of a · scale of b / scale of y`.
 //! Element types: i8 and i16. The product with `m` is rounded twice, like in MUL of TensorFlow Lite's reference kernels.
 
+use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::quantized::pair;
-use crate::ops::shared::elementwise;
-use crate::ops::shared::fixed_point::Multiplier;
+use crate::ops::shared::packed::limit;
+use crate::ops::shared::{broadcast, elementwise};
+use crate::ops::shared::fixed_point::{Multiplier, Product};
 use crate::ops::shared::quantized::{Output, Quantized};
 #[cfg(feature = "alloc")]
-use crate::{base::dtype::DType, ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
+use crate::{ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
 
 /// Attribute words of the op.
 #[repr(C)]
@@ -34,10 +36,17 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 }
 
 fn run<T: Quantized>(call: &mut Call<'_, '_>) -> Result<()> {
-    let Attributes { zero_points: [a_zero_point, b_zero_point], output, multiplier } = call.attributes()?;
-    elementwise::binary_small(call, 25, |a: T, b: T| {
-        let product = (a.number() - a_zero_point).wrapping_mul(b.number() - b_zero_point);
-        output.element(multiplier.twice(product))
+    let Attributes { zero_points: [a, b], output, multiplier } = call.attributes()?;
+    let flipped = broadcast::is_flipped(call)?;
+    let [p, q] = if flipped { [b, a] } else { [a, b] };
+    let scaled = Product::new(multiplier, 0, 16).plus(output.zero_point);
+    let exact = T::DTYPE == DType::I8 && scaled.is_exact();
+    broadcast::rows(call, flipped, 25, &move |row: &mut [T], other| {
+        for (x, y) in row.iter_mut().zip(other) {
+            let product = (x.number() - p).wrapping_mul(y.number() - q);
+            *x = T::saturated(if exact { scaled.of(product) } else { multiplier.twice(product).wrapping_add(output.zero_point) });
+        }
+        limit(row, [output.least, output.greatest]);
     })
 }
 
@@ -85,7 +94,7 @@ mod tests {
     use super::*;
     use crate::base::error::Error;
     use crate::ops::conv2d::tests::words;
-    use crate::ops::quantized::pair::tests::{ANY, check_nearest, scaling};
+    use crate::ops::quantized::pair::tests::{ANY, check_each, check_nearest, scaling};
     use crate::ops::shared::testing::{Value, run, run_every_way};
 
     type Operand<'a, T> = (&'a [u32], &'a [T]);
@@ -140,6 +149,19 @@ mod tests {
         let attributes = |scaling: &PairQuantization, dtype| words(Attributes::new(scaling, dtype).unwrap());
         check_nearest::<i8>(&I8, |scaling| attributes(scaling, DType::I8), |a, b| a * b);
         check_nearest::<i16>(&I16, |scaling| attributes(scaling, DType::I16), |a, b| a * b);
+    }
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (scales, reals) in [
+            ([(0.05, -7), (0.1, 120), (0.07, 3)], ANY),
+            ([(0.5, 0), (1.0, -128), (0.25, 9)], (-3.0, 4.0)),
+            ([(0.1, -128), (0.05, 5), (0.01, 0)], ANY),
+        ] {
+            let attributes = Attributes::new(&scaling::<i8>(scales, reals), DType::I8).unwrap();
+            let Attributes { zero_points: [p, q], output, multiplier } = attributes;
+            check_each(&I8, &words(attributes), |a, b| output.element(multiplier.twice((a - p) * (b - q))));
+        }
     }
 
     #[test]

@@ -8,9 +8,10 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::quantized::pair;
-use crate::ops::shared::elementwise;
-use crate::ops::shared::fixed_point::Multiplier;
-use crate::ops::shared::quantized::Output;
+use crate::ops::shared::packed::limit;
+use crate::ops::shared::{broadcast, elementwise};
+use crate::ops::shared::fixed_point::{Multiplier, Product};
+use crate::ops::shared::quantized::{Output, Quantized};
 #[cfg(feature = "alloc")]
 use crate::{ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
 
@@ -50,13 +51,50 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 /// Number of bits by which operands are shifted to the left.
 const SHIFT: u32 = 7;
 
+/// The numbers of the formula, for operands x and y: a and b, or b and a.
+#[derive(Clone, Copy)]
+struct Numbers {
+    zero_points: [i32; 2],
+    multipliers: [Multiplier; 2],
+    square: Multiplier,
+    output: Output,
+}
+
+impl Numbers {
+    fn new(attributes: &Attributes, flipped: bool) -> Numbers {
+        let Attributes { zero_points: [a, b], output, operands: [left, right], square } = *attributes;
+        let (zero_points, multipliers) = if flipped { ([b, a], [right, left]) } else { ([a, b], [left, right]) };
+        Numbers { zero_points, multipliers, square, output }
+    }
+
+    #[inline(never)]
+    fn element(&self, x: i8, y: i8) -> i8 {
+        let term = |at: usize, x: i8| self.multipliers[at].twice((i32::from(x) - self.zero_points[at]) << SHIFT);
+        let difference = term(0, x).wrapping_sub(term(1, y));
+        i8::saturated(self.square.twice(difference.wrapping_mul(difference)).wrapping_add(self.output.zero_point))
+    }
+}
+
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    let Attributes { zero_points, output, operands: [left, right], square } = call.attributes()?;
-    elementwise::binary(call, 50, |a: i8, b: i8| {
-        let a = left.twice((i32::from(a) - zero_points[0]) << SHIFT);
-        let b = right.twice((i32::from(b) - zero_points[1]) << SHIFT);
-        let difference = a.wrapping_sub(b);
-        output.element(square.twice(difference.wrapping_mul(difference)))
+    let attributes: Attributes = call.attributes()?;
+    let flipped = broadcast::is_flipped(call)?;
+    let numbers = Numbers::new(&attributes, flipped);
+    let output = attributes.output;
+    let [p, q] = numbers.multipliers.map(|multiplier| Product::new(multiplier, SHIFT, 8));
+    // The difference of two halves has 15 bits.
+    let square = Product::new(numbers.square, 0, 30).plus(numbers.output.zero_point);
+    let exact = [p, q, square].iter().all(Product::is_exact);
+    let [x_zero_point, y_zero_point] = numbers.zero_points;
+    broadcast::rows(call, flipped, 50, &move |row: &mut [i8], other| {
+        for (x, y) in row.iter_mut().zip(other) {
+            *x = if exact {
+                let difference = p.of(i32::from(*x) - x_zero_point) - q.of(i32::from(*y) - y_zero_point);
+                i8::saturated(square.of(difference * difference))
+            } else {
+                numbers.element(*x, *y)
+            };
+        }
+        limit(row, [output.least, output.greatest]);
     })
 }
 
@@ -112,12 +150,28 @@ mod tests {
     use super::*;
     use crate::base::shape::Shape;
     use crate::ops::conv2d::tests::words;
-    use crate::ops::quantized::pair::tests::{ANY, check_nearest, scaling};
+    use crate::ops::quantized::pair::tests::{ANY, check_each, check_nearest, scaling};
     use crate::ops::shared::testing::{Value, run, run_every_way};
 
     #[test]
     fn near_the_real_square() {
         check_nearest::<i8>(&I8, |scaling| words(Attributes::new(scaling).unwrap()), |a, b| (a - b) * (a - b));
+    }
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (scales, reals) in [
+            ([(0.05, -7), (0.1, 120), (0.07, 3)], ANY),
+            ([(0.5, 0), (0.5, -128), (0.25, 9)], (-3.0, 4.0)),
+            ([(0.1, -128), (0.1, 127), (1e-6, 0)], ANY),
+        ] {
+            let attributes = Attributes::new(&scaling::<i8>(scales, reals)).unwrap();
+            let Attributes { zero_points: [p, q], output, operands: [left, right], square } = attributes;
+            check_each(&I8, &words(attributes), |a, b| {
+                let difference = left.twice((a - p) << SHIFT) - right.twice((b - q) << SHIFT);
+                output.element(square.twice(difference * difference))
+            });
+        }
     }
 
     #[test]

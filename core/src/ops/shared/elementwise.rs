@@ -5,6 +5,7 @@ use crate::base::error::{Error, Result};
 use crate::base::op::Call;
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
+use crate::ops::shared::broadcast::{each_run, position, run_cost, runs};
 use crate::ops::shared::runs::elements_mut;
 #[cfg(feature = "alloc")]
 use crate::tensor::Tensor;
@@ -188,24 +189,6 @@ pub(in crate::ops) fn identity(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Calls `f` for each run, or part of a run, of `elements`: with its position in a result with runs of `length`, and its elements. `start`
-/// is the position of the first element.
-#[inline(always)]
-pub(in crate::ops) fn each_run<T>(mut elements: &mut [T], mut start: usize, length: usize, mut f: impl FnMut(usize, &mut [T])) {
-    let length = length.max(1);
-    let mut next = length - start % length;
-    while let Some((run, rest)) = elements.split_at_mut_checked(next.min(elements.len())).filter(|(run, _)| !run.is_empty()) {
-        f(start, run);
-        start += next;
-        (elements, next) = (rest, length);
-    }
-}
-
-/// Cost of the beginning of a run of a broadcast result, in instructions, for each element of a run of `length`.
-pub(in crate::ops) fn run_cost(length: usize) -> usize {
-    250 / length.max(1)
-}
-
 /// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. The result has the same element type. `cost` is
 /// the number of instructions of `f`.
 #[inline(always)]
@@ -305,42 +288,6 @@ pub(in crate::ops) fn quotient_remainder<T: Number>(a: T, b: T) -> (T, T) {
 #[inline(always)]
 pub(in crate::ops) fn signs_differ<T: Number>(remainder: T, divisor: T) -> bool {
     remainder != T::ZERO && (remainder < T::ZERO) != (divisor < T::ZERO)
-}
-
-/// Divides a broadcast result of dimensions `dims` into runs of equal length, and returns this length and a mask for each operand.
-/// Within a run, an operand either advances with the result (mask all ones) or stays at one element (mask 0). The operand's offset
-/// is the offset in the run, masked.
-#[inline(never)]
-pub(in crate::ops) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) -> (usize, [usize; N]) {
-    let (mut length, mut masks) = (1, [0; N]);
-    for (back, &dim) in dims.iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
-        let own = |operand: &[u32]| operand.iter().rev().nth(back).is_some_and(|&own| own != 1);
-        let goes_on = operands.map(|operand| if own(operand) { usize::MAX } else { 0 });
-        if length != 1 && goes_on != masks {
-            break;
-        }
-        (length, masks) = ((dim as usize).wrapping_mul(length), goes_on);
-    }
-    (length, masks)
-}
-
-/// Returns the position, in an operand of dimensions `operand`, of the element that broadcasting puts at position `index` of a
-/// result of dimensions `dims`.
-#[inline(never)]
-pub(in crate::ops) fn position(index: usize, dims: &[u32], operand: &[u32]) -> usize {
-    if index == 0 {
-        return 0;
-    }
-    let (mut rest, mut stride, mut position) = (index, 1usize, 0usize);
-    for (&dim, &own) in dims.iter().rev().zip(operand.iter().rev()) {
-        let dim = dim.max(1) as usize;
-        if own != 1 {
-            position = position.wrapping_add((rest % dim).wrapping_mul(stride));
-            stride = stride.wrapping_mul(own as usize);
-        }
-        rest /= dim;
-    }
-    position
 }
 
 /// Returns the gradient of a broadcast operand: `gradient`, summed over the axes that were broadcast, in the operand's shape.

@@ -75,6 +75,48 @@ impl Multiplier {
     }
 }
 
+/// [`Multiplier::twice`] in a form that takes a loop over small numbers a few instructions.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Product {
+    left: u32,
+    value: i32,
+    /// A half of `2^right`, and the number that is added to the product, times `2^right`.
+    offset: i32,
+    /// From 1 to 30, or 0 if this form would not have the same bits.
+    right: u32,
+}
+
+impl Product {
+    /// Returns the form of `multiplier` for numbers from `-2^bits` up to, but not including, `2^bits`, which are shifted to the left by
+    /// `shift` first.
+    pub(in crate::ops) fn new(multiplier: Multiplier, shift: u32, bits: u32) -> Product {
+        let Multiplier { value, exponent } = multiplier;
+        // A half is exact.
+        let (left, right) = if (value, exponent) == (1 << 30, 0) { (shift + 2, 1) } else { (shift + 1, exponent.wrapping_neg() as u32) };
+        let right = if (1..=30).contains(&right) && left + bits <= 31 { right } else { 0 };
+        Product { left, value, offset: 1i32.wrapping_shl(right) >> 1, right }
+    }
+
+    /// Adds `number`, of at most 16 bits, to the product.
+    pub(in crate::ops) fn plus(self, number: i32) -> Product {
+        let added = i64::from(number) << self.right;
+        let right = if added.unsigned_abs() <= 1 << 29 { self.right } else { 0 };
+        Product { offset: self.offset.wrapping_add(added as i32), right, ..self }
+    }
+
+    /// True if [`Product::of`] has the bits of [`Multiplier::twice`].
+    pub(in crate::ops) fn is_exact(&self) -> bool {
+        self.right != 0
+    }
+
+    /// Returns the product with `x`, rounded twice.
+    #[inline(always)]
+    pub(in crate::ops) fn of(&self, x: i32) -> i32 {
+        let high = ((i64::from(x.wrapping_shl(self.left)) * i64::from(self.value) + (1 << 31)) >> 32) as i32;
+        high.wrapping_add(high >> 31).wrapping_add(self.offset).wrapping_shr(self.right)
+    }
+}
+
 /// Returns the upper half of the doubled product, rounded. Ties go up. `-2³¹ · -2³¹` is the greatest number.
 #[inline(always)]
 pub(in crate::ops) fn doubling_high(a: i32, b: i32) -> i32 {
@@ -153,6 +195,30 @@ mod tests {
         }
         assert_eq!(doubling_high(i32::MIN, i32::MIN), i32::MAX);
         assert_eq!(Multiplier { value: 1 << 30, exponent: 4 }.twice(3), 24);
+    }
+
+    #[test]
+    fn a_product_has_the_bits_of_twice() {
+        for (x, multiplier, _) in samples() {
+            for (shift, bits) in [(0, 16), (0, 30), (7, 8), (15, 15), (20, 8)] {
+                let whole = Product::new(multiplier, shift, bits);
+                assert_eq!(whole.is_exact(), multiplier.exponent < 0, "{multiplier:?}");
+                let (least, greatest) = (-(1 << bits), (1 << bits) - 1);
+                for x in [x >> (31 - bits), least, greatest, 0, -1].into_iter().filter(|_| whole.is_exact()) {
+                    assert_eq!(whole.of(x), multiplier.twice(x << shift), "{x} {multiplier:?}");
+                    let sum = whole.plus(-128);
+                    assert!(sum.is_exact() == (multiplier.exponent >= -22) && (!sum.is_exact() || sum.of(x) == whole.of(x) - 128));
+                }
+            }
+        }
+        let half = Multiplier { value: 1 << 30, exponent: 0 };
+        for x in [-255, -3, -1, 0, 1, 254] {
+            assert_eq!(Product::new(half, 20, 8).of(x), half.twice(x << 20));
+        }
+        let refused = [(31, 0, 0, 8), (1 << 30, 0, 0, 30), (1 << 30, 1, 0, 8), (1 << 30, -31, 0, 8), (1 << 30, -1, 20, 11), (0, 0, 0, 8)];
+        for (value, exponent, shift, bits) in refused {
+            assert!(!Product::new(Multiplier { value, exponent }, shift, bits).is_exact(), "{value} {exponent}");
+        }
     }
 
     #[test]

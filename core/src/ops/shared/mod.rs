@@ -1,5 +1,6 @@
 //! Code that several ops' kernels share.
 
+pub mod broadcast;
 pub(in crate::ops) mod contraction;
 pub(in crate::ops) mod depthwise;
 pub(in crate::ops) mod elementwise;

@@ -3,6 +3,7 @@
 //! The product of a 64-bit sum's pair and a weight adds two products at once: `SMLAL` on a Cortex-M. The lanes are 23 bits apart. They do
 //! not mix if the sum of the lower lane keeps within 22 bits and a sign, which the compiler checks before it packs a filter.
 
+use super::quantized::Quantized;
 use bytemuck::{Pod, Zeroable};
 
 /// The first value of a sum. It makes the lower lane positive, so that it borrows nothing from the upper one.
@@ -88,10 +89,10 @@ impl Channel {
 
 /// Limits the results to the range that an activation leaves.
 #[inline(always)]
-pub(in crate::ops) fn limit(results: &mut [i8], [least, greatest]: [i32; 2]) {
-    if least > -128 || greatest < 127 {
+pub(in crate::ops) fn limit<T: Quantized>(results: &mut [T], [least, greatest]: [i32; 2]) {
+    if least > T::LEAST || greatest < T::GREATEST {
         for y in results {
-            *y = i32::from(*y).max(least).min(greatest) as i8;
+            *y = T::of(y.number().max(least).min(greatest));
         }
     }
 }

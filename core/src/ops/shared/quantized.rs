@@ -18,6 +18,11 @@ pub(in crate::ops) trait Quantized: Element {
     fn number(self) -> i32;
     /// Converts a number between [`Quantized::LEAST`] and [`Quantized::GREATEST`].
     fn of(number: i32) -> Self;
+    /// Returns the nearest element.
+    #[inline(always)]
+    fn saturated(number: i32) -> Self {
+        Self::of(number.clamp(Self::LEAST, Self::GREATEST))
+    }
 }
 
 macro_rules! quantized {
