@@ -1,4 +1,4 @@
-//! Dense layer: products of vectors of bytes. A vector has the sums of some channels, each of which has added up in a vector of its own.
+//! Dense layers: products of vectors of bytes. A vector has the sums of some channels, each of which has added up in a vector of its own.
 
 use super::super::scratch;
 use super::channels::{Channels, Lanes, Range, multiplier, with_channels};
@@ -17,45 +17,104 @@ const ALONE: usize = 1 << 20;
 pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()> {
     let Attributes { input_zero_point, roundings, output } = call.attributes()?;
     let (x, filter) = (call.input(0)?, call.input(1)?);
-    let (n, k) = (filter.dim(0), filter.dim(1));
-    let Some(set) = set.filter(|_| n * k > 0) else { return portable(call, &I8) };
-    let range = Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest };
-    let (x, filter, operands) = (x.slice::<i8>(), filter.slice::<i8>(), [call.input(2)?.slice(), call.input(3)?.slice()]);
-    let result = call.output()?.slice_mut::<i8>();
-    let (count, padded) = (x.len() / k, k.next_multiple_of(4 * LINE));
-    let parallel = x.len() * n > ALONE;
-    let width = if parallel { n.div_ceil(4 * team::threads()).next_multiple_of(LINE) } else { n };
-    scratch::with((count + 1) * padded, |bytes: &mut [u8]| {
-        let (ones, lines) = bytes.split_at_mut(padded);
-        ones[..k].fill(1);
-        for (to, from) in lines.chunks_exact_mut(padded).zip(x.chunks_exact(k)) {
-            to.iter_mut().zip(from).for_each(|(to, &from)| *to = biased(from));
-        }
-        [&mut *ones].into_iter().chain(lines.chunks_exact_mut(padded)).for_each(|line| line[k..].fill(0));
-        with_channels(operands, k, range, |channels| {
-            let (zero_point, once) = (input_zero_point, roundings == 1);
-            let filter = bytemuck::cast_slice(filter);
-            let dense = Dense { ones, lines, padded, filter, k, channels, multipliers: operands[1], zero_point, once, range };
-            scratch::with(result.len(), |parts: &mut [i8]| {
-                team::each(parallel, parts.chunks_mut((width * count).max(1)).enumerate(), |(index, part)| {
-                    scratch::with(LINE * padded, |rows| set.run(Part { dense: &dense, first: index * width, part, rows }));
+    let k = filter.dim(1);
+    let Some(set) = set.filter(|_| filter.dim(0) * k > 0) else { return portable(call, &I8) };
+    let product = Product {
+        lines: x.slice(),
+        filters: filter.slice(),
+        k,
+        zero_points: [input_zero_point, 0],
+        bias: call.input(2)?.slice(),
+        multipliers: call.input(3)?.slice(),
+        once: roundings == 1,
+        range: Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest },
+    };
+    product.run(set, call.output()?.slice_mut());
+    Ok(())
+}
+
+/// Products of lines and filters of `k` elements each.
+pub(super) struct Product<'a> {
+    pub(super) lines: &'a [i8],
+    pub(super) filters: &'a [i8],
+    /// At least 1.
+    pub(super) k: usize,
+    /// Zero points of the lines and of the filters.
+    pub(super) zero_points: [i32; 2],
+    /// An element for each filter, at least one.
+    pub(super) bias: &'a [i32],
+    /// A multiplier for each filter, or one for all.
+    pub(super) multipliers: &'a [i32],
+    /// True if the product with a multiplier is rounded once.
+    pub(super) once: bool,
+    pub(super) range: Range,
+}
+
+impl Product<'_> {
+    /// Computes the results with the instructions of `set`.
+    pub(super) fn run(&self, set: IntegerSet, result: &mut [i8]) {
+        let Product { k, range, once, .. } = *self;
+        let (n, count, padded) = (self.bias.len(), self.lines.len() / k, k.next_multiple_of(4 * LINE));
+        let parallel = self.lines.len() * n > ALONE;
+        let width = if parallel { n.div_ceil(4 * team::threads()).next_multiple_of(LINE) } else { n };
+        scratch::with((count + 1) * padded, |bytes: &mut [u8]| {
+            let (ones, lines) = bytes.split_at_mut(padded);
+            ones[..k].fill(1);
+            for (to, from) in lines.chunks_exact_mut(padded).zip(self.lines.chunks_exact(k)) {
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to = biased(from));
+            }
+            [&mut *ones].into_iter().chain(lines.chunks_exact_mut(padded)).for_each(|line| line[k..].fill(0));
+            // A number without a zero point has up to 8 bits.
+            let products = if self.zero_points[1] == 0 { k } else { 2 * k };
+            scratch::with(count, |line_terms: &mut [i32]| {
+                line_terms.iter_mut().zip(self.lines.chunks_exact(k)).for_each(|(term, line)| *term = self.line_term(line));
+                with_channels([self.bias, self.multipliers], products, range, |channels| {
+                    let filter = bytemuck::cast_slice(self.filters);
+                    let multipliers = self.multipliers;
+                    let dense = Dense {
+                        ones,
+                        lines,
+                        line_terms,
+                        padded,
+                        filter,
+                        k,
+                        channels,
+                        multipliers,
+                        zero_point: self.zero_points[0],
+                        once,
+                        range,
+                    };
+                    scratch::with(result.len(), |parts: &mut [i8]| {
+                        team::each(parallel, parts.chunks_mut((width * count).max(1)).enumerate(), |(index, part)| {
+                            scratch::with(LINE * padded, |rows| set.run(Part { dense: &dense, first: index * width, part, rows }));
+                        });
+                        for (index, part) in parts.chunks((width * count).max(1)).enumerate() {
+                            let (first, width) = (index * width, width.min(n - index * width));
+                            for (to, from) in result.chunks_exact_mut(n).zip(part.chunks_exact(width)) {
+                                to[first..][..width].copy_from_slice(from);
+                            }
+                        }
+                    });
                 });
-                for (index, part) in parts.chunks((width * count).max(1)).enumerate() {
-                    let (first, width) = (index * width, width.min(n - index * width));
-                    for (to, from) in result.chunks_exact_mut(n).zip(part.chunks_exact(width)) {
-                        to[first..][..width].copy_from_slice(from);
-                    }
-                }
             });
         });
-    });
-    Ok(())
+    }
+
+    /// Returns what the zero point of the filters adds to the sums of a line.
+    fn line_term(&self, line: &[i8]) -> i32 {
+        match self.zero_points {
+            [_, 0] => 0,
+            [zero_point, filters] => line.iter().map(|&x| i32::from(x) - zero_point).sum::<i32>().wrapping_mul(-filters),
+        }
+    }
 }
 
 /// Arguments of a dense layer. Each line, and the line of ones, has zeros up to the length `padded`.
 struct Dense<'a> {
     ones: &'a [u8],
     lines: &'a [u8],
+    /// What the zero point of the filters adds to the sums of each line.
+    line_terms: &'a [i32],
     padded: usize,
     filter: &'a [u8],
     k: usize,
@@ -99,7 +158,8 @@ impl WithIntegers for Part<'_, '_> {
                     products
                 };
                 let to = &mut part[at..][..S::LANES.min(width - at)];
-                self.dense.finish(simd, &lanes, first, simd.add(start, products), to);
+                let sums = simd.add(simd.add(start, products), simd.splat(self.dense.line_terms[index]));
+                self.dense.finish(simd, &lanes, first, sums, to);
             }
         }
     }

@@ -134,6 +134,27 @@ fn dense_layers_as_the_portable_kernel() {
     }
 }
 
+#[test]
+fn products_of_matrices_as_the_portable_kernel() {
+    let kernels = kernels!(quantized_matmul::I8, matmul::run);
+    for seed in 0..cases(300) {
+        let random = &mut Random::new(seed);
+        let large = seed % 30 == 0;
+        let mut dim = |most: u32| random.between(u32::from(large), if large { 150 } else { most });
+        let [m, n, k, batch] = [dim(5), dim(40), dim(70), dim(3) % 4];
+        let flags = [u32::from(seed % 10 == 3), random.between(0, 1)];
+        let dims = |rows, columns, flag| if flag == 0 { [batch, rows, columns] } else { [batch, columns, rows] };
+        let (left, right) = (dims(m, k, flags[0]), dims(k, n, flags[1]));
+        let multiplier = multiplier(random, seed % 2 == 0);
+        if multiplier[0] >= 0 && (-31..=30).contains(&multiplier[1]) {
+            let zero_points = [zero_point(random), if seed % 3 == 0 { 0 } else { zero_point(random) }];
+            let words = [&zero_points[..], &range(random), &multiplier.map(|word| word as u32), &flags].concat();
+            let (a, b) = (bytes(random, &left), bytes(random, if seed % 4 == 0 { &right[1..] } else { &right }));
+            assert!(all_same(&kernels, &quantized_matmul::I8, &words, &[&a, &b]), "{left:?} {right:?} {words:?}");
+        }
+    }
+}
+
 /// Sums up to the largest ones that the fast conversion takes, and beyond.
 #[test]
 fn the_largest_sums_as_the_portable_kernel() {
@@ -162,18 +183,25 @@ fn the_largest_sums_as_the_portable_kernel() {
 }
 
 #[test]
-fn sums_as_the_portable_kernel() {
-    let kernels = kernels!(quantized_add::I8, add::run);
+fn pairs_as_the_portable_kernel() {
+    let sums = kernels!(quantized_add::I8, add::run);
+    let products = kernels!(quantized_mul::I8, mul::run);
+    let squares = kernels!(quantized_squared_difference::I8, squared_difference::run);
     let mut tried = 0;
     for seed in 0..cases(200) {
         let random = &mut Random::new(seed);
-        let dims = [random.between(0, 3), random.between(1, if seed % 20 == 0 { 30_000 } else { 70 })];
-        let other = if seed % 10 == 1 { vec![dims[1]] } else { dims.to_vec() };
+        let dims = [random.between(0, 3), random.between(1, if seed % 20 == 0 { 40_000 } else { 70 })];
+        let shapes: [&[u32]; 5] = [&dims, &dims[1..], &[dims[0], 1], &[1, dims[1]], &[]];
+        let (left, right) = (shapes[(seed % 5) as usize], shapes[(seed / 5 % 5) as usize]);
+        let (a, b) = (bytes(random, left), bytes(random, right));
         let zero_points = [zero_point(random), zero_point(random)];
         let multipliers = [(); 3].map(|()| multiplier(random, false).map(|word| word as u32)).concat();
-        let words = [&zero_points[..], &range(random), &multipliers, &[random.between(0, 1)]].concat();
-        let (a, b) = (bytes(random, &dims), bytes(random, &other));
-        tried += u64::from(all_same(&kernels, &quantized_add::I8, &words, &[&a, &b]));
+        let output = range(random);
+        let words = |rest: &[u32]| [&zero_points[..], &output, rest].concat();
+        tried += u64::from(all_same(&products, &quantized_mul::I8, &words(&multipliers[..2]), &[&a, &b]));
+        tried += u64::from(all_same(&squares, &quantized_squared_difference::I8, &words(&multipliers), &[&a, &b]));
+        let subtract = [&multipliers[..], &[random.between(0, 1)]].concat();
+        tried += u64::from(all_same(&sums, &quantized_add::I8, &words(&subtract), &[&a, &b]));
     }
-    assert!(tried > cases(80), "{tried}");
+    assert!(tried > cases(240), "{tried}");
 }
