@@ -121,6 +121,7 @@ pub mod control {
 /// The definition of an op: for ops that a user's crate adds, with kernels and a gradient of its own.
 pub mod custom_op {
     pub use crate::base::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS, OpCode, OpDef, ShapeRule, Slice, read_attributes};
+    pub use crate::ops::shared::broadcast;
     #[cfg(feature = "alloc")]
     pub use crate::tensor::scope::{Backward, CustomRule, Forward, Gradient, InputGradients, Keeps, Op, Outputs, Refusal};
 }

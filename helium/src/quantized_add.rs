@@ -3,7 +3,7 @@
 use crate::assembly::twice;
 use core::arch::naked_asm;
 use gradlet_core::custom_op::Call;
-use gradlet_core::ops::broadcast;
+use gradlet_core::custom_op::broadcast::{self, Order};
 pub use gradlet_core::ops::quantized_add::{Attributes, DEF};
 use gradlet_core::{DType, Kernel, Result};
 
@@ -15,21 +15,20 @@ pub static I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let Attributes { zero_points, output, operands, sum, subtract } = call.attributes()?;
-    let flipped = broadcast::is_flipped(call)?;
-    let [x, y] = if flipped { [1, 0] } else { [0, 1] };
-    let sign = |operand| if subtract != 0 && operand == 1 { -1 } else { 1 };
-    let term = |operand: usize| [-zero_points[operand], SHIFT + operands[operand].exponent.max(0), operands[operand].value];
+    let order = Order::new(call)?;
+    let (zero_points, operands) = (order.of(zero_points), order.of(operands));
+    let term = |at: usize| [-zero_points[at], SHIFT + operands[at].exponent.max(0), operands[at].value];
     let numbers = Numbers {
-        right_shifts: [operands[x], operands[y], sum].map(|multiplier| [multiplier.exponent.min(0); 4]),
+        right_shifts: [operands[0], operands[1], sum].map(|multiplier| [multiplier.exponent.min(0); 4]),
         range: [[output.least; 4], [output.greatest; 4]],
-        terms: [term(x), term(y)],
-        signs: [sign(x), sign(y)],
+        terms: [term(0), term(1)],
+        signs: order.of([1, if subtract == 0 { 1 } else { -1 }]),
         sum: [sum.exponent.max(0), sum.value],
         zero: output.zero_point,
     };
-    broadcast::rows(call, flipped, 25, &|row: &mut [i8], other| {
-        // SAFETY: both rows have this many elements.
-        unsafe { add(&numbers, row.as_mut_ptr(), other.as_ptr(), row.len().min(other.len())) }
+    broadcast::rows(call, order, 25, &|x: &mut [i8], y| {
+        // SAFETY: x and y have this many elements.
+        unsafe { add(&numbers, x.as_mut_ptr(), y.as_ptr(), x.len().min(y.len())) }
     })
 }
 

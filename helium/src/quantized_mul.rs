@@ -3,7 +3,7 @@
 use crate::assembly::twice;
 use core::arch::naked_asm;
 use gradlet_core::custom_op::Call;
-use gradlet_core::ops::broadcast;
+use gradlet_core::custom_op::broadcast::{self, Order};
 pub use gradlet_core::ops::quantized_mul::{Attributes, DEF};
 use gradlet_core::{DType, Kernel, Result};
 
@@ -11,19 +11,18 @@ use gradlet_core::{DType, Kernel, Result};
 pub static I8: Kernel = Kernel { def: &DEF, dtype: DType::I8, run };
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    let Attributes { zero_points: [a, b], output, multiplier } = call.attributes()?;
-    let flipped = broadcast::is_flipped(call)?;
-    let [x, y] = if flipped { [b, a] } else { [a, b] };
+    let Attributes { zero_points, output, multiplier } = call.attributes()?;
+    let order = Order::new(call)?;
     let numbers = Numbers {
         right_shift: [multiplier.exponent.min(0); 4],
         range: [[output.least; 4], [output.greatest; 4]],
-        terms: [-x, -y],
+        terms: order.of(zero_points.map(|zero_point| -zero_point)),
         product: [multiplier.exponent.max(0), multiplier.value],
         zero: output.zero_point,
     };
-    broadcast::rows(call, flipped, 20, &|row: &mut [i8], other| {
-        // SAFETY: both rows have this many elements.
-        unsafe { mul(&numbers, row.as_mut_ptr(), other.as_ptr(), row.len().min(other.len())) }
+    broadcast::rows(call, order, 20, &|x: &mut [i8], y| {
+        // SAFETY: x and y have this many elements.
+        unsafe { mul(&numbers, x.as_mut_ptr(), y.as_ptr(), x.len().min(y.len())) }
     })
 }
 

@@ -9,7 +9,12 @@ use xtask::setup;
 
 const LIMIT: Duration = Duration::from_secs(300);
 /// Models that together have all kernels, strides and paddings.
-const MODELS: [&str; 3] = ["kws_ref_model.tflite", "vww_96_int8.tflite", "pretrainedResnet_quant.tflite"];
+const MODELS: [&str; 4] = [
+    "tinyml/kws_ref_model.tflite",
+    "tinyml/vww_96_int8.tflite",
+    "tinyml/pretrainedResnet_quant.tflite",
+    "models_int16/transformer_int8.tflite",
+];
 
 /// Runs the firmware `helium` with each model. It compares kernels and runs in slices itself, and ends with failure if bits differ.
 pub fn check() -> Result<()> {

@@ -13,7 +13,7 @@ use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
 const LIMIT: Duration = Duration::from_secs(120);
-const MODEL: &str = "str_ww_ref_model.tflite";
+const MODEL: &str = "tinyml/str_ww_ref_model.tflite";
 /// Instructions and bytes of stack by which the two firmwares may differ: the compiler inlines other functions in each.
 const INSTRUCTIONS: u64 = 2_000;
 const STACK: u64 = 300;

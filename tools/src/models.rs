@@ -36,11 +36,11 @@ pub fn export(name: &str) -> Result<PathBuf> {
     write(name, &artifact)
 }
 
-/// Imports the model `file` of the suite's TinyML models for firmware `infer` on `cpu`. With `stream`, the signature takes one frame along
+/// Imports the model `file` of the suite's fixtures for firmware `infer` on `cpu`. With `stream`, the signature takes one frame along
 /// this axis of the input. Returns the firmware's folder, and the elements of the first output that the model has on the host for the
 /// firmware's input.
 pub fn import(file: &str, cpu: Cpu, stream: Option<usize>) -> Result<(PathBuf, Vec<i8>)> {
-    let model = Model::open(root().join("tests/fixtures/tinyml").join(file))?;
+    let model = Model::open(root().join("tests/fixtures").join(file))?;
     let model = stream.map_or(Ok(model.clone()), |axis| model.streaming(axis))?;
     let scope = Eager::new(&portable_cpu());
     let dims: Vec<u32> = model.inputs()[0].dims.iter().map(|dim| dim.unwrap_or(1)).collect();

@@ -94,14 +94,15 @@ fn train(toolchain: &Toolchain, target: &'static Target, folder: &Path, rows: &m
     Ok(())
 }
 
-/// The imported models of firmware `infer`: short name, file, the bytes of TensorFlow Lite Micro's arena, and the limits of instructions
-/// on the Cortex-M4 and the M55.
-const IMPORTED: [(&str, &str, u64, [Option<u64>; 2]); 5] = [
-    ("kws", "kws_ref_model.tflite", 22_820, [Some(6_000_000), Some(1_820_000)]),
-    ("vww", "vww_96_int8.tflite", 100_708, [Some(19_000_000), Some(6_560_000)]),
-    ("resnet", "pretrainedResnet_quant.tflite", 54_996, [Some(25_400_000), Some(4_910_000)]),
-    ("ad01", "ad01_int8.tflite", 2_580, [Some(500_000), None]),
-    ("person", "person_detect.tflite", 82_308, [Some(18_000_000), None]),
+/// The imported models of firmware `infer`: short name, file, the bytes of TensorFlow Lite Micro's arena where they are known, and the
+/// limits of instructions on the Cortex-M4 and the M55.
+const IMPORTED: [(&str, &str, Option<u64>, [Option<u64>; 2]); 6] = [
+    ("kws", "tinyml/kws_ref_model.tflite", Some(22_820), [Some(6_000_000), Some(1_820_000)]),
+    ("vww", "tinyml/vww_96_int8.tflite", Some(100_708), [Some(19_000_000), Some(6_560_000)]),
+    ("resnet", "tinyml/pretrainedResnet_quant.tflite", Some(54_996), [Some(25_400_000), Some(4_910_000)]),
+    ("ad01", "tinyml/ad01_int8.tflite", Some(2_580), [Some(500_000), None]),
+    ("person", "tinyml/person_detect.tflite", Some(82_308), [Some(18_000_000), None]),
+    ("transformer", "models_int16/transformer_int8.tflite", None, [None, None]),
 ];
 
 /// Measures the imported models on `target`.
@@ -111,7 +112,7 @@ fn imported(toolchain: &Toolchain, target: &'static Target, rows: &mut Vec<Row>)
         let (run, flash_code) = infer(toolchain, target, file, None)?;
         let figures = [
             ("instructions_infer", run.number("instructions_infer")?, instructions[index]),
-            ("arena_planned", run.number("arena_planned")?, Some(arena)),
+            ("arena_planned", run.number("arena_planned")?, arena),
             ("stack_infer", run.number("stack_infer")?, None),
             ("flash_code", flash_code, (name == "kws").then_some(32 << 10)),
         ];
@@ -121,7 +122,7 @@ fn imported(toolchain: &Toolchain, target: &'static Target, rows: &mut Vec<Row>)
 }
 
 /// The wake word model, and the axis of its frames.
-const STREAMED: (&str, usize) = ("str_ww_ref_model.tflite", 1);
+const STREAMED: (&str, usize) = ("tinyml/str_ww_ref_model.tflite", 1);
 
 /// Measures the wake word model on the Cortex-M4: a whole window, and a frame, which takes at most a tenth of a window.
 fn streamed(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {

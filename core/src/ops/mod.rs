@@ -10,7 +10,7 @@ mod elementwise;
 mod linalg;
 mod quantized;
 mod reduce;
-mod shared;
+pub(crate) mod shared;
 mod steps;
 
 pub use array::{
@@ -45,7 +45,6 @@ pub use reduce::{
     all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_grad, sum, top_k,
 };
-pub use shared::broadcast;
 pub use steps::{adam_step, matmul_adam, matmul_sgd, sgd_step};
 
 use crate::base::op::Kernel;

@@ -102,7 +102,7 @@ fn figures_of_processors_are_the_committed_ones() {
             .map(|key| sizes[format!("{}.train.{key}", target.name)].to_string());
         assert_eq!(figures.collect::<Vec<_>>(), committed, "{}: `cargo xtask size --update` writes tests/sizes.json", target.name);
     }
-    for model in ["kws", "vww", "resnet", "ad01", "person"] {
+    for model in ["kws", "vww", "resnet", "ad01", "person", "transformer"] {
         let row = rows.iter().find(|row| row.len() == 8 && row[1] == format!("`{model}`"));
         let figures = row.unwrap_or_else(|| panic!("no row of {model}"))[2..6].iter().map(|figure| figure.replace(',', ""));
         let committed = ["m4.instructions_infer", "m55.instructions_infer", "m4.arena_planned", "m4.flash_code"]

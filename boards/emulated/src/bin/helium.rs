@@ -104,7 +104,11 @@ impl Random {
     /// Returns multipliers with exponents in these ranges, which scales lead to; in each fourth round, with any exponents.
     fn multipliers(&mut self, round: u32, usual: [(i32, i32); 3]) -> [[u32; 2]; 3] {
         let ranges = if round.is_multiple_of(4) { [(-31, 30); 3] } else { usual };
-        ranges.map(|(least, most)| [(1 << 30) | (self.next() << 6), self.of(least, most) as u32])
+        ranges.map(|(least, most)| match self.of(0, 4) {
+            // A half: that of the operand with the larger scale.
+            0 => [1 << 30, 0],
+            _ => [(1 << 30) | (self.next() << 6), self.of(least, most) as u32],
+        })
     }
 
     fn batch(&mut self) -> u32 {

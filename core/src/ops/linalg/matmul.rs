@@ -7,8 +7,8 @@ use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
-use crate::ops::shared::contraction::{Lines, Rows, add_column, add_dots, add_products, add_transposed, cost_of_dot, cost_of_row, outer};
 use crate::ops::shared::broadcast::position;
+use crate::ops::shared::contraction::{Lines, Rows, add_column, add_dots, add_products, add_transposed, cost_of_dot, cost_of_row, outer};
 #[cfg(feature = "alloc")]
 use crate::{
     ops::shared::elementwise::unbroadcast,

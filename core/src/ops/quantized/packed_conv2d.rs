@@ -11,8 +11,8 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d;
 use crate::ops::quantized_conv2d::{AFTER_WINDOW, dims4};
-use crate::ops::shared::packed::{Channel, Column, PAIRS, PIXELS, START, limit, mac, pair};
-use crate::ops::shared::quantized::check_zero_point;
+use crate::ops::shared::packed::{Channel, Column, PAIRS, PIXELS, START, mac, pair};
+use crate::ops::shared::quantized::{check_zero_point, limit};
 use crate::ops::shared::window::{Axis, groups, part, part_mut, split};
 #[cfg(feature = "alloc")]
 use crate::{

@@ -9,7 +9,8 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::packed_conv2d::{check_constant, check_range};
-use crate::ops::shared::packed::{Channel, limit};
+use crate::ops::shared::packed::Channel;
+use crate::ops::shared::quantized::limit;
 use crate::ops::shared::window::{groups, part, part_mut};
 #[cfg(feature = "alloc")]
 use crate::{

@@ -12,7 +12,8 @@ use crate::base::shape::{Shape, TensorType};
 pub use crate::ops::packed_conv2d::Attributes;
 use crate::ops::packed_conv2d::check_constant;
 use crate::ops::quantized_conv2d::{AFTER_WINDOW, dims4};
-use crate::ops::shared::packed::{Channel, Column, PAIRS, PIXELS, START, limit, mac, pair};
+use crate::ops::shared::packed::{Channel, Column, PAIRS, PIXELS, START, mac, pair};
+use crate::ops::shared::quantized::limit;
 use crate::ops::shared::window::{Axis, groups, part, part_mut};
 #[cfg(feature = "alloc")]
 use crate::{

@@ -9,10 +9,10 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::quantized::pair;
-use crate::ops::shared::packed::limit;
-use crate::ops::shared::{broadcast, elementwise};
-use crate::ops::shared::fixed_point::{Multiplier, Product};
-use crate::ops::shared::quantized::{Output, Quantized};
+use crate::ops::shared::broadcast::{self, Order};
+use crate::ops::shared::elementwise;
+use crate::ops::shared::fixed_point::{Multiplier, SmallMultiplier};
+use crate::ops::shared::quantized::{Output, Quantized, limit};
 #[cfg(feature = "alloc")]
 use crate::{ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
 
@@ -50,7 +50,7 @@ const fn shift(dtype: DType) -> u32 {
     if matches!(dtype, DType::I16) { 15 } else { 20 }
 }
 
-/// The numbers of the formula, for operands x and y: a and b, or b and a.
+/// The numbers of the formula, for operands x and y.
 #[derive(Clone, Copy)]
 struct Numbers {
     zero_points: [i32; 2],
@@ -58,51 +58,52 @@ struct Numbers {
     /// 1, or -1 for the operand that is subtracted.
     signs: [i32; 2],
     sum: Multiplier,
-    output: Output,
+    zero_point: i32,
 }
 
 impl Numbers {
-    fn new(attributes: &Attributes, flipped: bool) -> Numbers {
-        let Attributes { zero_points: [a, b], output, operands: [left, right], sum, subtract } = *attributes;
-        let sign = if subtract == 0 { 1 } else { -1 };
-        if flipped {
-            Numbers { zero_points: [b, a], multipliers: [right, left], signs: [sign, 1], sum, output }
-        } else {
-            Numbers { zero_points: [a, b], multipliers: [left, right], signs: [1, sign], sum, output }
-        }
-    }
-
-    #[inline(never)]
+    #[inline(always)]
     fn element<T: Quantized>(&self, x: T, y: T) -> T {
         let term = |at: usize, x: T| {
             let shifted = (x.number() - self.zero_points[at]).wrapping_shl(shift(T::DTYPE));
             self.multipliers[at].twice(shifted).wrapping_mul(self.signs[at])
         };
-        T::saturated(self.sum.twice(term(0, x).wrapping_add(term(1, y))).wrapping_add(self.output.zero_point))
+        T::saturated(self.sum.twice(term(0, x).wrapping_add(term(1, y))).wrapping_add(self.zero_point))
+    }
+
+    /// Version of [`Numbers::element`] for the attributes that scales do not have, as a rule.
+    #[inline(never)]
+    fn rare_element<T: Quantized>(&self, x: T, y: T) -> T {
+        self.element(x, y)
     }
 }
 
 fn run<T: Quantized>(call: &mut Call<'_, '_>) -> Result<()> {
-    let attributes: Attributes = call.attributes()?;
-    let flipped = broadcast::is_flipped(call)?;
-    let numbers = Numbers::new(&attributes, flipped);
-    // Numbers of 16 bits have no zero points, as a rule.
-    let (bits, sum_bits) = if T::DTYPE == DType::I8 { (8, 28) } else { (if numbers.zero_points == [0, 0] { 15 } else { 16 }, 30) };
-    let output = attributes.output;
-    let [p, q] = numbers.multipliers.map(|multiplier| Product::new(multiplier, shift(T::DTYPE), bits));
-    let sum = Product::new(numbers.sum, 0, sum_bits).plus(numbers.output.zero_point);
-    let exact = [p, q, sum].iter().all(Product::is_exact);
+    let Attributes { zero_points, output, operands, sum, subtract } = call.attributes()?;
+    let order = Order::new(call)?;
+    let numbers = Numbers {
+        zero_points: order.of(zero_points),
+        multipliers: order.of(operands),
+        signs: order.of([1, if subtract == 0 { 1 } else { -1 }]),
+        sum,
+        zero_point: output.zero_point,
+    };
+    let [p, q] = numbers.multipliers.map(|multiplier| SmallMultiplier::new(multiplier, shift(T::DTYPE), 8));
+    let sum = SmallMultiplier::new(sum, 0, 28).plus(output.zero_point);
+    let (narrow, exact) = (T::DTYPE == DType::I8, [p, q, sum].iter().all(SmallMultiplier::is_exact));
     let ([x_zero_point, y_zero_point], [x_sign, y_sign]) = (numbers.zero_points, numbers.signs);
-    broadcast::rows(call, flipped, 55, &move |row: &mut [T], other| {
-        for (x, y) in row.iter_mut().zip(other) {
-            *x = if exact {
+    broadcast::rows(call, order, if narrow && exact { 55 } else { 110 }, &move |x: &mut [T], y| {
+        for (x, y) in x.iter_mut().zip(y) {
+            *x = if narrow && exact {
                 let terms = [p.of(x.number() - x_zero_point), q.of(y.number() - y_zero_point)];
                 T::saturated(sum.of(terms[0] * x_sign + terms[1] * y_sign))
+            } else if narrow {
+                numbers.rare_element(*x, *y)
             } else {
                 numbers.element(*x, *y)
             };
         }
-        limit(row, [output.least, output.greatest]);
+        limit(x, [output.least, output.greatest]);
     })
 }
 

@@ -12,9 +12,9 @@ use crate::ops::matmul::product;
 use crate::ops::quantized::pair;
 use crate::ops::shared::broadcast::position;
 use crate::ops::shared::elementwise::set;
-use crate::ops::shared::fixed_point::{Multiplier, Product};
-use crate::ops::shared::packed::{limit, mac};
-use crate::ops::shared::quantized::{Output, Quantized, Sum};
+use crate::ops::shared::fixed_point::{Multiplier, SmallMultiplier};
+use crate::ops::shared::packed::{START, lanes, mac};
+use crate::ops::shared::quantized::{Output, Quantized, Sum, limit};
 use crate::ops::shared::window::{groups, part, part_mut};
 #[cfg(feature = "alloc")]
 use crate::{ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
@@ -92,11 +92,8 @@ fn run<T: Quantized, S: Sum>(call: &mut Call<'_, '_>) -> Result<()> {
 
 /// Rows and columns of a tile.
 const TILE: [usize; 2] = [2, 8];
-/// Bits of the lower lane of a sum.
-const LANE: u32 = 22;
-/// The first value of a sum. It makes the lower lane positive, so that it borrows nothing from the upper one.
-const START: i64 = 1 << (LANE - 1);
-/// Largest number of products whose sum fits into a lane: those of a number of 8 bits and a sign with one of 7 bits and a sign.
+/// Number of products that lanes add. Up to 128 products fit, of a number of 8 bits and a sign with one of 7 bits and a sign; fewer take
+/// less stack.
 const MOST: usize = 64;
 
 /// Two rows of a, and a matrix b.
@@ -120,25 +117,25 @@ impl Operands<'_> {
         for (index, (x, y)) in x.chunks(MOST).zip(y.chunks(MOST)).enumerate() {
             if index > 0 || !paired {
                 for ((pair, x), y) in pairs.iter_mut().zip(x).zip(y) {
-                    *pair = (i32::from(*x) - self.zero_point) + ((i32::from(*y) - self.zero_point) << LANE);
+                    *pair = (i32::from(*x) - self.zero_point) + ((i32::from(*y) - self.zero_point) << 23);
                 }
             }
             let (pairs, start) = (pairs.get(..x.len()).unwrap_or_default(), index * MOST);
-            let mut lanes = [START; TILE[1]];
+            let mut pair_sums = [START; TILE[1]];
             if self.transposed {
-                for (at, lanes) in lanes.as_chunks_mut().0.iter_mut().enumerate() {
+                for (at, lanes) in pair_sums.as_chunks_mut().0.iter_mut().enumerate() {
                     let column = |at: usize| part(self.b, (first + at).min(self.n - 1) * self.k + start, x.len());
                     *lanes = two(pairs, [column(2 * at), column(2 * at + 1)]);
                 }
             } else {
-                for (at, lanes) in lanes.as_chunks_mut().0.iter_mut().enumerate() {
+                for (at, lanes) in pair_sums.as_chunks_mut().0.iter_mut().enumerate() {
                     *lanes = self.four(pairs, start, first + 4 * at);
                 }
             }
             let [low, high] = &mut sums;
-            for ((low, high), lanes) in low.iter_mut().zip(high).zip(lanes) {
-                *low = low.wrapping_add((lanes as i32 & ((1 << LANE) - 1)) - START as i32);
-                *high = high.wrapping_add((lanes >> LANE) as i32);
+            for ((low, high), sums) in low.iter_mut().zip(high).zip(pair_sums) {
+                let [first, second] = lanes(sums);
+                (*low, *high) = (low.wrapping_add(first), high.wrapping_add(second));
             }
         }
         sums
@@ -182,8 +179,7 @@ fn two(pairs: &[i32], [p, q]: [&[i8]; 2]) -> [i64; 2] {
     sums
 }
 
-/// Computes tiles of the result. A multiplication of 64 bits adds the products of two elements of a, one of each row of the tile, and one of
-/// b.
+/// Computes tiles of the result. A multiplication of 64 bits adds two products: those of an element of b, and of one of each row of a.
 fn run_i8(call: &mut Call<'_, '_>) -> Result<()> {
     let Attributes { zero_points, output, multiplier, transposed } = call.attributes()?;
     if transposed[0] != 0 {
@@ -195,11 +191,11 @@ fn run_i8(call: &mut Call<'_, '_>) -> Result<()> {
     };
     let (m, n, k) = (*m as usize, *n as usize, *k as usize);
     let (down, across) = (m.div_ceil(TILE[0]), n.div_ceil(TILE[1]));
-    let scaled = Product::new(multiplier, 0, 30).plus(output.zero_point);
+    let scaled = SmallMultiplier::new(multiplier, 0, 30).plus(output.zero_point);
     // Each product has at most 16 bits.
     let exact = scaled.is_exact() && k < 1 << 14;
     let products = y.data.len().checked_div(m * n).unwrap_or(0);
-    let tiles = call.rows(products * down * across, TILE[1] * (6 * k + 120));
+    let tiles = call.rows(products * down * across, k.saturating_mul(9 * TILE[1]).saturating_add(130 * TILE[1]));
     let (a, b, y) = (a.slice::<i8>(), b.slice::<i8>(), call.output()?.slice_mut::<i8>());
     let mut pairs = [0; MOST];
     for (line, columns) in groups(tiles, across) {
@@ -215,6 +211,7 @@ fn run_i8(call: &mut Call<'_, '_>) -> Result<()> {
         let b = part(b, position(index, batch, b_batch) * k * n, k * n);
         let operands = Operands { rows, zero_point: zero_points[0], b, k, n, transposed: transposed[1] != 0 };
         let (y, next) = part_mut(y, (index * m + i) * n, count * n).split_at_mut_checked(n).unwrap_or_default();
+        let range = columns.start * TILE[1]..n.min(columns.end * TILE[1]);
         for (index, first) in columns.map(|tile| tile * TILE[1]).enumerate() {
             let sums = operands.tile(first, &mut pairs, index > 0 && k <= MOST);
             for ((sums, start), row) in sums.iter().zip(starts).zip([&mut *y, &mut *next]) {
@@ -225,8 +222,9 @@ fn run_i8(call: &mut Call<'_, '_>) -> Result<()> {
                 }
             }
         }
-        limit(y, [output.least, output.greatest]);
-        limit(next, [output.least, output.greatest]);
+        for y in [y, next] {
+            limit(y.get_mut(range.clone()).unwrap_or_default(), [output.least, output.greatest]);
+        }
     }
     Ok(())
 }

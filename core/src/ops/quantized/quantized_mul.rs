@@ -6,10 +6,10 @@ use crate::base::error::Result;
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::quantized::pair;
-use crate::ops::shared::packed::limit;
-use crate::ops::shared::{broadcast, elementwise};
-use crate::ops::shared::fixed_point::{Multiplier, Product};
-use crate::ops::shared::quantized::{Output, Quantized};
+use crate::ops::shared::broadcast::{self, Order};
+use crate::ops::shared::elementwise;
+use crate::ops::shared::fixed_point::{Multiplier, SmallMultiplier};
+use crate::ops::shared::quantized::{Output, Quantized, limit};
 #[cfg(feature = "alloc")]
 use crate::{ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
 
@@ -36,17 +36,17 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 }
 
 fn run<T: Quantized>(call: &mut Call<'_, '_>) -> Result<()> {
-    let Attributes { zero_points: [a, b], output, multiplier } = call.attributes()?;
-    let flipped = broadcast::is_flipped(call)?;
-    let [p, q] = if flipped { [b, a] } else { [a, b] };
-    let scaled = Product::new(multiplier, 0, 16).plus(output.zero_point);
+    let Attributes { zero_points, output, multiplier } = call.attributes()?;
+    let order = Order::new(call)?;
+    let [p, q] = order.of(zero_points);
+    let scaled = SmallMultiplier::new(multiplier, 0, 16).plus(output.zero_point);
     let exact = T::DTYPE == DType::I8 && scaled.is_exact();
-    broadcast::rows(call, flipped, 25, &move |row: &mut [T], other| {
-        for (x, y) in row.iter_mut().zip(other) {
+    broadcast::rows(call, order, 35, &move |x: &mut [T], y| {
+        for (x, y) in x.iter_mut().zip(y) {
             let product = (x.number() - p).wrapping_mul(y.number() - q);
             *x = T::saturated(if exact { scaled.of(product) } else { multiplier.twice(product).wrapping_add(output.zero_point) });
         }
-        limit(row, [output.least, output.greatest]);
+        limit(x, [output.least, output.greatest]);
     })
 }
 
@@ -155,7 +155,7 @@ mod tests {
     fn agrees_with_the_formula() {
         for (scales, reals) in [
             ([(0.05, -7), (0.1, 120), (0.07, 3)], ANY),
-            ([(0.5, 0), (1.0, -128), (0.25, 9)], (-3.0, 4.0)),
+            ([(0.5, 0), (1.0, -128), (1.0, 9)], (-3.0, 4.0)),
             ([(0.1, -128), (0.05, 5), (0.01, 0)], ANY),
         ] {
             let attributes = Attributes::new(&scaling::<i8>(scales, reals), DType::I8).unwrap();

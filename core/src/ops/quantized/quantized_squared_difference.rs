@@ -8,10 +8,10 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::quantized::pair;
-use crate::ops::shared::packed::limit;
-use crate::ops::shared::{broadcast, elementwise};
-use crate::ops::shared::fixed_point::{Multiplier, Product};
-use crate::ops::shared::quantized::{Output, Quantized};
+use crate::ops::shared::broadcast::{self, Order};
+use crate::ops::shared::elementwise;
+use crate::ops::shared::fixed_point::{Multiplier, SmallMultiplier};
+use crate::ops::shared::quantized::{Output, Quantized, limit};
 #[cfg(feature = "alloc")]
 use crate::{ops::quantized::PairQuantization, ops::quantized_conv2d::NO_GRADIENT, tensor::Tensor, tensor::scope::Op};
 
@@ -51,50 +51,44 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 /// Number of bits by which operands are shifted to the left.
 const SHIFT: u32 = 7;
 
-/// The numbers of the formula, for operands x and y: a and b, or b and a.
+/// The numbers of the formula, for operands x and y.
 #[derive(Clone, Copy)]
 struct Numbers {
     zero_points: [i32; 2],
     multipliers: [Multiplier; 2],
     square: Multiplier,
-    output: Output,
+    zero_point: i32,
 }
 
 impl Numbers {
-    fn new(attributes: &Attributes, flipped: bool) -> Numbers {
-        let Attributes { zero_points: [a, b], output, operands: [left, right], square } = *attributes;
-        let (zero_points, multipliers) = if flipped { ([b, a], [right, left]) } else { ([a, b], [left, right]) };
-        Numbers { zero_points, multipliers, square, output }
-    }
-
+    /// Returns a result for the attributes that scales do not have, as a rule.
     #[inline(never)]
-    fn element(&self, x: i8, y: i8) -> i8 {
+    fn rare_element(&self, x: i8, y: i8) -> i8 {
         let term = |at: usize, x: i8| self.multipliers[at].twice((i32::from(x) - self.zero_points[at]) << SHIFT);
         let difference = term(0, x).wrapping_sub(term(1, y));
-        i8::saturated(self.square.twice(difference.wrapping_mul(difference)).wrapping_add(self.output.zero_point))
+        i8::saturated(self.square.twice(difference.wrapping_mul(difference)).wrapping_add(self.zero_point))
     }
 }
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    let attributes: Attributes = call.attributes()?;
-    let flipped = broadcast::is_flipped(call)?;
-    let numbers = Numbers::new(&attributes, flipped);
-    let output = attributes.output;
-    let [p, q] = numbers.multipliers.map(|multiplier| Product::new(multiplier, SHIFT, 8));
-    // The difference of two halves has 15 bits.
-    let square = Product::new(numbers.square, 0, 30).plus(numbers.output.zero_point);
-    let exact = [p, q, square].iter().all(Product::is_exact);
+    let Attributes { zero_points, output, operands, square } = call.attributes()?;
+    let order = Order::new(call)?;
+    let numbers = Numbers { zero_points: order.of(zero_points), multipliers: order.of(operands), square, zero_point: output.zero_point };
+    let [p, q] = numbers.multipliers.map(|multiplier| SmallMultiplier::new(multiplier, SHIFT, 8));
+    // The difference is below 2¹⁵, so its square is below 2³⁰.
+    let square = SmallMultiplier::new(square, 0, 30).plus(output.zero_point);
+    let exact = [p, q, square].iter().all(SmallMultiplier::is_exact);
     let [x_zero_point, y_zero_point] = numbers.zero_points;
-    broadcast::rows(call, flipped, 50, &move |row: &mut [i8], other| {
-        for (x, y) in row.iter_mut().zip(other) {
+    broadcast::rows(call, order, if exact { 50 } else { 105 }, &move |x: &mut [i8], y| {
+        for (x, y) in x.iter_mut().zip(y) {
             *x = if exact {
                 let difference = p.of(i32::from(*x) - x_zero_point) - q.of(i32::from(*y) - y_zero_point);
                 i8::saturated(square.of(difference * difference))
             } else {
-                numbers.element(*x, *y)
+                numbers.rare_element(*x, *y)
             };
         }
-        limit(row, [output.least, output.greatest]);
+        limit(x, [output.least, output.greatest]);
     })
 }
 

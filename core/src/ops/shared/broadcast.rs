@@ -1,4 +1,4 @@
-//! Broadcasting, for kernels with two operands: also for those of other crates.
+//! Broadcasting: the rows and elements of operands that meet those of a result.
 
 use crate::base::dtype::Element;
 use crate::base::error::{Error, Result};
@@ -59,51 +59,70 @@ pub(in crate::ops) fn run_cost(length: usize) -> usize {
     250 / length.max(1)
 }
 
-/// True if [`rows`] is to pass rows of the second input first: the first operand is the one that goes along with the result, or shares its
-/// memory.
-///
-/// # Errors
-///
-/// Fails unless the op has two inputs and an output.
-#[inline(never)]
-pub fn is_flipped(call: &Call<'_, '_>) -> Result<bool> {
-    let (a, b) = (call.input(0)?, call.input(1)?);
-    let (_, [along, _]) = runs(call.outputs.first().ok_or(Error::Internal)?.dims(), [a.dims(), b.dims()]);
-    Ok(b.in_place() || (along == 0 && !a.in_place()))
+/// The operands of [`rows`]: x advances with the result or shares its memory, and y is the other input.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// True if x is the second input.
+    flipped: bool,
 }
 
-/// Calls `f` with rows of both inputs, broadcast: of the first and the second, or of the second and the first if `flipped`, the result of
-/// [`is_flipped`], is true. `f` replaces the elements of the first row with results. The second row is at least as long. `f` takes `cost`
-/// instructions for an element.
+impl Order {
+    /// Returns the order of the inputs of `call`.
+    ///
+    /// # Errors
+    ///
+    /// Fails unless the op has two inputs and an output.
+    #[inline(never)]
+    pub fn new(call: &Call<'_, '_>) -> Result<Order> {
+        let (a, b) = (call.input(0)?, call.input(1)?);
+        let (_, [along, _]) = runs(call.outputs.first().ok_or(Error::Internal)?.dims(), [a.dims(), b.dims()]);
+        Ok(Order { flipped: b.in_place() || (along == 0 && !a.in_place()) })
+    }
+
+    /// Returns what belongs to x and to y, for what belongs to the first and to the second input.
+    #[inline(always)]
+    pub fn of<T>(self, [a, b]: [T; 2]) -> [T; 2] {
+        if self.flipped { [b, a] } else { [a, b] }
+    }
+}
+
+/// Calls `f` with rows of both inputs, broadcast, or with pieces of rows: first of x, then of y. `f` replaces the elements of x with results.
+/// y is at least as long as x. `f` takes `cost` instructions for an element.
 ///
 /// # Errors
 ///
 /// Fails unless the op has two inputs and an output.
 #[inline(never)]
-pub fn rows<T: Element>(call: &mut Call<'_, '_>, flipped: bool, cost: usize, f: &dyn Fn(&mut [T], &[T])) -> Result<()> {
-    let (a, b) = (call.input(0)?, call.input(1)?);
-    let (own, other) = if flipped { (b, a) } else { (a, b) };
+pub fn rows<T: Element>(call: &mut Call<'_, '_>, order: Order, cost: usize, f: &dyn Fn(&mut [T], &[T])) -> Result<()> {
+    let [x, y] = order.of([call.input(0)?, call.input(1)?]);
     let dims = call.output()?.dims();
-    let (length, [_, along]) = runs(dims, [own.dims(), other.dims()]);
+    let (length, [_, along]) = runs(dims, [x.dims(), y.dims()]);
     let elements = call.output()?.data.len() / size_of::<T>();
-    let elements = call.rows(elements, cost + 13 + run_cost(length));
+    let elements = call.rows(elements, cost + 13 + ROW / length.max(1));
     let (first, results) = (elements.start, call.output()?.slice_mut::<T>().get_mut(elements).unwrap_or_default());
     each_run(results, first, length, |start, row| {
-        if let Some(own) = operand::<T>(&own, start, dims).get(..row.len()) {
-            row.copy_from_slice(own);
+        if let Some(x) = operand::<T>(&x, start, dims).get(..row.len()) {
+            row.copy_from_slice(x);
         }
-        let other_row = operand::<T>(&other, start, dims);
-        let in_blocks = other.in_place() || along == 0;
-        let mut block = [other_row.first().copied().unwrap_or(T::zeroed()); 32];
-        for part in row.chunks_mut(if in_blocks { block.len() } else { other_row.len().max(1) }) {
-            if other.in_place() {
+        let y_row = operand::<T>(&y, start, dims);
+        if along != 0 && !y.in_place() {
+            return f(row, y_row);
+        }
+        let mut block = [y_row.first().copied().unwrap_or(T::zeroed()); BLOCK];
+        for part in row.chunks_mut(BLOCK) {
+            if y.in_place() {
                 block.iter_mut().zip(part.iter()).for_each(|(to, from)| *to = *from);
             }
-            f(part, if in_blocks { &block } else { other_row });
+            f(part, &block);
         }
     });
     Ok(())
 }
+
+/// Elements of a piece of a row whose y is repeated.
+const BLOCK: usize = 32;
+/// Cost of the beginning of a row of [`rows`], in instructions.
+const ROW: usize = 450;
 
 /// Returns the elements of an operand from that on which meets position `start` of a result of dimensions `dims`.
 fn operand<'a, T: Element>(of: &TensorView<'a>, start: usize, dims: &[u32]) -> &'a [T] {

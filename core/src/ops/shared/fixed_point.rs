@@ -75,9 +75,9 @@ impl Multiplier {
     }
 }
 
-/// [`Multiplier::twice`] in a form that takes a loop over small numbers a few instructions.
+/// Multiplier of small numbers: [`Multiplier::twice`] in a form that takes a loop a few instructions.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Product {
+pub(in crate::ops) struct SmallMultiplier {
     left: u32,
     value: i32,
     /// A half of `2^right`, and the number that is added to the product, times `2^right`.
@@ -86,25 +86,26 @@ pub(in crate::ops) struct Product {
     right: u32,
 }
 
-impl Product {
+impl SmallMultiplier {
     /// Returns the form of `multiplier` for numbers from `-2^bits` up to, but not including, `2^bits`, which are shifted to the left by
     /// `shift` first.
-    pub(in crate::ops) fn new(multiplier: Multiplier, shift: u32, bits: u32) -> Product {
+    pub(in crate::ops) fn new(multiplier: Multiplier, shift: u32, bits: u32) -> SmallMultiplier {
         let Multiplier { value, exponent } = multiplier;
-        // A half is exact.
-        let (left, right) = if (value, exponent) == (1 << 30, 0) { (shift + 2, 1) } else { (shift + 1, exponent.wrapping_neg() as u32) };
+        // A half of a shifted number is exact.
+        let is_half = (value, exponent) == (1 << 30, 0) && shift > 0;
+        let (left, right) = if is_half { (shift + 2, 1) } else { (shift + 1, exponent.wrapping_neg() as u32) };
         let right = if (1..=30).contains(&right) && left + bits <= 31 { right } else { 0 };
-        Product { left, value, offset: 1i32.wrapping_shl(right) >> 1, right }
+        SmallMultiplier { left, value, offset: 1i32.wrapping_shl(right) >> 1, right }
     }
 
     /// Adds `number`, of at most 16 bits, to the product.
-    pub(in crate::ops) fn plus(self, number: i32) -> Product {
+    pub(in crate::ops) fn plus(self, number: i32) -> SmallMultiplier {
         let added = i64::from(number) << self.right;
         let right = if added.unsigned_abs() <= 1 << 29 { self.right } else { 0 };
-        Product { offset: self.offset.wrapping_add(added as i32), right, ..self }
+        SmallMultiplier { offset: self.offset.wrapping_add(added as i32), right, ..self }
     }
 
-    /// True if [`Product::of`] has the bits of [`Multiplier::twice`].
+    /// True if [`SmallMultiplier::of`] has the bits of [`Multiplier::twice`].
     pub(in crate::ops) fn is_exact(&self) -> bool {
         self.right != 0
     }
@@ -198,10 +199,10 @@ mod tests {
     }
 
     #[test]
-    fn a_product_has_the_bits_of_twice() {
+    fn a_small_multiplier_has_the_bits_of_twice() {
         for (x, multiplier, _) in samples() {
             for (shift, bits) in [(0, 16), (0, 30), (7, 8), (15, 15), (20, 8)] {
-                let whole = Product::new(multiplier, shift, bits);
+                let whole = SmallMultiplier::new(multiplier, shift, bits);
                 assert_eq!(whole.is_exact(), multiplier.exponent < 0, "{multiplier:?}");
                 let (least, greatest) = (-(1 << bits), (1 << bits) - 1);
                 for x in [x >> (31 - bits), least, greatest, 0, -1].into_iter().filter(|_| whole.is_exact()) {
@@ -213,11 +214,13 @@ mod tests {
         }
         let half = Multiplier { value: 1 << 30, exponent: 0 };
         for x in [-255, -3, -1, 0, 1, 254] {
-            assert_eq!(Product::new(half, 20, 8).of(x), half.twice(x << 20));
+            for shift in [1, 7, 20] {
+                assert_eq!(SmallMultiplier::new(half, shift, 8).of(x), half.twice(x << shift));
+            }
         }
-        let refused = [(31, 0, 0, 8), (1 << 30, 0, 0, 30), (1 << 30, 1, 0, 8), (1 << 30, -31, 0, 8), (1 << 30, -1, 20, 11), (0, 0, 0, 8)];
+        let refused = [(31, 0, 0, 8), (1 << 30, 0, 0, 8), (1 << 30, 1, 0, 8), (1 << 30, -31, 0, 8), (1 << 30, -1, 20, 11), (0, 0, 0, 8)];
         for (value, exponent, shift, bits) in refused {
-            assert!(!Product::new(Multiplier { value, exponent }, shift, bits).is_exact(), "{value} {exponent}");
+            assert!(!SmallMultiplier::new(Multiplier { value, exponent }, shift, bits).is_exact(), "{value} {exponent}");
         }
     }
 

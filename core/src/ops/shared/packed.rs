@@ -3,7 +3,6 @@
 //! The product of a 64-bit sum's pair and a weight adds two products at once: `SMLAL` on a Cortex-M. The lanes are 23 bits apart. They do
 //! not mix if the sum of the lower lane keeps within 22 bits and a sign, which the compiler checks before it packs a filter.
 
-use super::quantized::Quantized;
 use bytemuck::{Pod, Zeroable};
 
 /// The first value of a sum. It makes the lower lane positive, so that it borrows nothing from the upper one.
@@ -27,6 +26,12 @@ pub(in crate::ops) fn mac(sums: i64, pair: i32, weight: i8) -> i64 {
     sums.wrapping_add(i64::from(pair) * i64::from(weight))
 }
 
+/// Returns the two sums, which began with [`START`].
+#[inline(always)]
+pub(in crate::ops) fn lanes(sums: i64) -> [i32; 2] {
+    [(sums as i32 & 0x7f_ffff) - START as i32, (sums >> 23) as i32]
+}
+
 /// Constants of a channel of the result.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -48,7 +53,7 @@ impl Channel {
     /// Returns the results of two pixels, whose sums began with [`START`].
     #[inline(always)]
     pub(in crate::ops) fn results(&self, sums: i64) -> [i8; 2] {
-        let (low, high) = ((sums as i32 & 0x7f_ffff) - (1 << 22), (sums >> 23) as i32);
+        let [low, high] = lanes(sums);
         [self.twice(low), self.twice(high)]
     }
 
@@ -84,15 +89,5 @@ impl Channel {
     #[inline(always)]
     fn shifted(&self, high: i32) -> i8 {
         high.wrapping_add(self.offset).wrapping_shr(self.shift).clamp(-128, 127) as i8
-    }
-}
-
-/// Limits the results to the range that an activation leaves.
-#[inline(always)]
-pub(in crate::ops) fn limit<T: Quantized>(results: &mut [T], [least, greatest]: [i32; 2]) {
-    if least > T::LEAST || greatest < T::GREATEST {
-        for y in results {
-            *y = T::of(y.number().max(least).min(greatest));
-        }
     }
 }

@@ -75,6 +75,16 @@ impl Output {
     }
 }
 
+/// Limits the results to the range that an activation leaves.
+#[inline(always)]
+pub(in crate::ops) fn limit<T: Quantized>(results: &mut [T], [least, greatest]: [i32; 2]) {
+    if least > T::LEAST || greatest < T::GREATEST {
+        for y in results {
+            *y = T::of(y.number().max(least).min(greatest));
+        }
+    }
+}
+
 /// Sum of products: i32, or i64 for activations of 16 bits whose bias is i64.
 pub(in crate::ops) trait Sum: Element {
     /// 0.

@@ -1,9 +1,9 @@
 //! Sums and differences.
 
-use super::pairs::{self, Pair, Range, scale};
+use super::pairs::{self, Limits, Operand, Pair, scale};
 use crate::simd::integers::{IntegerSet, Integers, Scale};
 use gradlet_core::Result;
-use gradlet_core::custom_op::Call;
+use gradlet_core::custom_op::{Call, broadcast::Order};
 use gradlet_core::ops::quantized_add::{Attributes, I8};
 
 /// Number of bits by which the operands are shifted to the left.
@@ -17,17 +17,16 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
 
 struct Add {
     attributes: Attributes,
-    order: [usize; 2],
+    order: Order,
 }
 
 /// The attributes, for operands x and y.
 struct Numbers<V> {
-    zero_points: [V; 2],
-    scales: [Scale<V>; 2],
+    operands: [Operand<V>; 2],
     sum: Scale<V>,
-    /// Number of the operand that is subtracted.
+    /// The operand that is subtracted: 0 for x, 1 for y.
     subtracted: Option<usize>,
-    range: Range<V>,
+    limits: Limits<V>,
 }
 
 impl Pair for Add {
@@ -36,25 +35,23 @@ impl Pair for Add {
     #[inline(always)]
     fn numbers<S: Integers>(&self, simd: S) -> Numbers<S::Vector> {
         let Attributes { zero_points, output, operands, sum, subtract } = self.attributes;
+        let ([x_zero_point, y_zero_point], [x, y]) = (self.order.of(zero_points), self.order.of(operands));
         Numbers {
-            zero_points: self.order.map(|operand| simd.splat(zero_points[operand])),
-            scales: self.order.map(|operand| scale(simd, operands[operand])),
+            operands: [Operand::new(simd, x_zero_point, x), Operand::new(simd, y_zero_point, y)],
             sum: scale(simd, sum),
-            subtracted: self.order.iter().position(|&operand| operand == 1 && subtract != 0),
-            range: Range::new(simd, [output.zero_point, output.least, output.greatest]),
+            subtracted: self.order.of([false, subtract != 0]).iter().position(|&subtracted| subtracted),
+            limits: Limits::new(simd, output.zero_point, output.least, output.greatest),
         }
     }
 
     #[inline(always)]
     fn results<S: Integers>(simd: S, numbers: &Numbers<S::Vector>, x: S::Vector, y: S::Vector) -> S::Vector {
-        let shift = simd.splat(SHIFT);
-        let x = simd.scale(simd.left(simd.sub(x, numbers.zero_points[0]), shift), &numbers.scales[0]);
-        let y = simd.scale(simd.left(simd.sub(y, numbers.zero_points[1]), shift), &numbers.scales[1]);
+        let [x, y] = [numbers.operands[0].scaled(simd, x, SHIFT), numbers.operands[1].scaled(simd, y, SHIFT)];
         let sum = match numbers.subtracted {
             None => simd.add(x, y),
             Some(0) => simd.sub(y, x),
             Some(_) => simd.sub(x, y),
         };
-        numbers.range.elements(simd, simd.scale(sum, &numbers.sum))
+        numbers.limits.elements(simd, simd.scale(sum, &numbers.sum))
     }
 }

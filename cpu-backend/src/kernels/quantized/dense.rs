@@ -104,7 +104,10 @@ impl Product<'_> {
     fn line_term(&self, line: &[i8]) -> i32 {
         match self.zero_points {
             [_, 0] => 0,
-            [zero_point, filters] => line.iter().map(|&x| i32::from(x) - zero_point).sum::<i32>().wrapping_mul(-filters),
+            [zero_point, filters] => {
+                let sum = line.iter().fold(0i32, |sum, &x| sum.wrapping_add(i32::from(x) - zero_point));
+                sum.wrapping_mul(-filters)
+            }
         }
     }
 }
@@ -113,7 +116,7 @@ impl Product<'_> {
 struct Dense<'a> {
     ones: &'a [u8],
     lines: &'a [u8],
-    /// What the zero point of the filters adds to the sums of each line.
+    /// Terms of the sums of each line, for the zero point of the filters.
     line_terms: &'a [i32],
     padded: usize,
     filter: &'a [u8],

@@ -5,8 +5,7 @@ use super::channels::Range;
 use super::dense::Product;
 use super::portable;
 use crate::simd::integers::IntegerSet;
-use gradlet_core::custom_op::Call;
-use gradlet_core::ops::broadcast::position;
+use gradlet_core::custom_op::{Call, broadcast::position};
 use gradlet_core::ops::quantized_matmul::{Attributes, I8};
 use gradlet_core::{Error, Result};
 
@@ -18,22 +17,26 @@ pub(super) fn run(call: &mut Call<'_, '_>, set: Option<IntegerSet>) -> Result<()
         return Err(Error::Rank { input: 0 });
     };
     let (m, n, k) = (*m as usize, *n as usize, *k as usize);
-    let Some(set) = set.filter(|_| transposed[0] == 0 && m * n * k > 0) else { return portable(call, &I8) };
+    let is_empty = k == 0 || y.data.is_empty();
+    let Some(set) = set.filter(|_| transposed[0] == 0 && !is_empty) else { return portable(call, &I8) };
     let (a, b, result) = (a.slice::<i8>(), b.slice::<i8>(), call.output()?.slice_mut::<i8>());
     let multipliers = [multiplier.value, multiplier.exponent];
     let range = Range { zero_point: output.zero_point, least: output.least, greatest: output.greatest };
     scratch::with(n, |bias: &mut [i32]| {
         bias.fill(0);
-        scratch::with(k * n, |columns: &mut [i8]| {
+        // The columns of b, if they are not lines of its memory.
+        scratch::with(if transposed[1] == 0 { k * n } else { 0 }, |columns: &mut [i8]| {
+            let mut last = None;
             for (index, result) in result.chunks_exact_mut(m * n).enumerate() {
                 let lines = &a[position(index, batch, a_batch) * m * k..][..m * k];
-                let b = &b[position(index, batch, b_batch) * k * n..][..k * n];
-                if transposed[1] == 0 {
-                    for (at, column) in columns.chunks_exact_mut(k).enumerate() {
-                        column.iter_mut().zip(b[at..].iter().step_by(n)).for_each(|(to, &from)| *to = from);
+                let at = position(index, batch, b_batch);
+                let b = &b[at * k * n..][..k * n];
+                if last.replace(at) != Some(at) {
+                    for (column, to) in columns.chunks_exact_mut(k).enumerate() {
+                        to.iter_mut().zip(b[column..].iter().step_by(n)).for_each(|(to, &from)| *to = from);
                     }
                 }
-                let filters = if transposed[1] == 0 { &*columns } else { b };
+                let filters = if columns.is_empty() { b } else { &*columns };
                 Product { lines, filters, k, zero_points, bias, multipliers: &multipliers, once: false, range }.run(set, result);
             }
         });

@@ -4,8 +4,9 @@ use super::{LINE, portable};
 use crate::simd::integers::{IntegerSet, Integers, Scale, WithIntegers};
 use crate::team;
 use gradlet_core::Result;
+use gradlet_core::custom_op::broadcast::{self, Order};
 use gradlet_core::custom_op::{Call, Kernel};
-use gradlet_core::ops::{Multiplier, broadcast};
+use gradlet_core::ops::Multiplier;
 
 /// Number of elements that a thread computes at a time.
 const BLOCK: usize = 1 << 14;
@@ -21,19 +22,15 @@ pub(super) trait Pair: Sync {
     fn results<S: Integers>(simd: S, numbers: &Self::Numbers<S::Vector>, x: S::Vector, y: S::Vector) -> S::Vector;
 }
 
-/// Runs a kernel with the instructions of `set`. `pair(order)` is its function. `order` has the numbers of the inputs that are x and y.
-pub(super) fn run<P: Pair>(
-    call: &mut Call<'_, '_>,
-    set: Option<IntegerSet>,
-    kernel: &Kernel,
-    pair: impl FnOnce([usize; 2]) -> P,
-) -> Result<()> {
+/// Runs a kernel with the instructions of `set`. `pair(order)` is its function.
+pub(super) fn run<P: Pair>(call: &mut Call<'_, '_>, set: Option<IntegerSet>, kernel: &Kernel, pair: impl FnOnce(Order) -> P) -> Result<()> {
     let Some(set) = set else { return portable(call, kernel) };
-    let flipped = broadcast::is_flipped(call)?;
-    let pair = pair(if flipped { [1, 0] } else { [0, 1] });
-    broadcast::rows(call, flipped, 1, &|row: &mut [i8], other| {
-        let blocks = row.len() > 2 * BLOCK;
-        team::each(blocks, row.chunks_mut(BLOCK).zip(other.chunks(BLOCK)), |(x, y)| set.run(Row { pair: &pair, x, y }));
+    let order = Order::new(call)?;
+    let pair = pair(order);
+    // The cost counts only in a firmware.
+    broadcast::rows(call, order, 1, &|x: &mut [i8], y| {
+        let parallel = x.len() > 2 * BLOCK;
+        team::each(parallel, x.chunks_mut(BLOCK).zip(y.chunks(BLOCK)), |(x, y)| set.run(Row { pair: &pair, x, y }));
     })
 }
 
@@ -54,6 +51,9 @@ impl<P: Pair> WithIntegers for Row<'_, P> {
             let results = P::results(simd, &numbers, simd.widen_signed(x), simd.widen_signed(y));
             simd.narrow(x, results);
         }
+        if x_rest.is_empty() {
+            return;
+        }
         let mut padded = [[0; LINE]; 2];
         padded[0][..x_rest.len()].copy_from_slice(x_rest);
         padded[1][..x_rest.len()].copy_from_slice(&y_rest[..x_rest.len()]);
@@ -69,14 +69,32 @@ pub(super) fn scale<S: Integers>(simd: S, of: Multiplier) -> Scale<S::Vector> {
     Scale::new(simd, simd.splat(of.value), simd.splat(of.exponent))
 }
 
-/// Zero point, smallest and largest element of the results, in vectors.
-pub(super) struct Range<V>([V; 3]);
+/// Zero point and scale of an operand, in vectors.
+pub(super) struct Operand<V> {
+    zero_point: V,
+    scale: Scale<V>,
+}
 
-impl<V: Copy> Range<V> {
+impl<V: Copy> Operand<V> {
     #[inline(always)]
-    pub(super) fn new<S: Integers<Vector = V>>(simd: S, of: [i32; 3]) -> Range<V> {
-        let [zero_point, least, greatest] = of;
-        Range([simd.splat(zero_point), simd.splat(least), simd.splat(greatest)])
+    pub(super) fn new<S: Integers<Vector = V>>(simd: S, zero_point: i32, multiplier: Multiplier) -> Operand<V> {
+        Operand { zero_point: simd.splat(zero_point), scale: scale(simd, multiplier) }
+    }
+
+    /// Returns the scaled numbers of the elements `x`, which are shifted to the left first.
+    #[inline(always)]
+    pub(super) fn scaled<S: Integers<Vector = V>>(&self, simd: S, x: V, shift: i32) -> V {
+        simd.scale(simd.left(simd.sub(x, self.zero_point), simd.splat(shift)), &self.scale)
+    }
+}
+
+/// Zero point, smallest and largest element of the results, in vectors.
+pub(super) struct Limits<V>([V; 3]);
+
+impl<V: Copy> Limits<V> {
+    #[inline(always)]
+    pub(super) fn new<S: Integers<Vector = V>>(simd: S, zero_point: i32, least: i32, greatest: i32) -> Limits<V> {
+        Limits([simd.splat(zero_point), simd.splat(least), simd.splat(greatest)])
     }
 
     /// Returns the elements for numbers without the zero point.

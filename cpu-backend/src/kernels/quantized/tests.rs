@@ -18,8 +18,11 @@ fn integers(dims: &[u32], mut integer: impl FnMut() -> i32) -> Value {
     value
 }
 
-/// Returns a multiplier. Unless all are usual, some are very small or large, and some not valid.
+/// Returns a multiplier. Unless all are usual, some are halves, some very small or large, and some not valid.
 fn multiplier(random: &mut Random, all_usual: bool) -> [i32; 2] {
+    if !all_usual && random.between(0, 5) == 0 {
+        return [1 << 30, 0];
+    }
     if all_usual {
         return [(1 << 30) | random.between(0, (1 << 30) - 1) as i32, -(random.between(1, 23) as i32)];
     }

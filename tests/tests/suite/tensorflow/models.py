@@ -103,6 +103,17 @@ def attention():
     return keras.Model(x, L.Add()([z, L.Dense(12)(y)]))
 
 
+def transformer():
+    """A block of a transformer, of a size for a microcontroller. `cargo xtask size` counts its instructions."""
+    x = keras.Input(batch_shape=(1, 32, 16))
+    start = L.Dense(32)(x)
+    y = L.LayerNormalization()(start)
+    z = L.Add()([start, L.MultiHeadAttention(2, 16)(y, y)])
+    y = L.Dense(64, "gelu")(L.LayerNormalization()(z))
+    z = L.Add()([z, L.Dense(32)(y)])
+    return keras.Model(x, L.Dense(10, "softmax")(L.GlobalAveragePooling1D()(z)))
+
+
 def slopes():
     x = keras.Input(batch_shape=(1, 6, 5, 3))
     alpha = keras.initializers.RandomUniform(-0.5, 1.5)
@@ -260,7 +271,8 @@ def main():
     keras.utils.set_random_seed(3)
     random = np.random.default_rng(5)
     cases, refused = [], {}
-    for build, variants in [*((build, VARIANTS) for build in MODELS), *((build, INT8_VARIANTS) for build in INT8_MODELS)]:
+    kinds = [*((build, VARIANTS) for build in MODELS), *((build, INT8_VARIANTS) for build in INT8_MODELS), (transformer, [int8])]
+    for build, variants in kinds:
         model = build()
         # Keras begins with biases of 0.
         for weights in model.weights:
