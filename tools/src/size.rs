@@ -94,9 +94,12 @@ fn train(toolchain: &Toolchain, target: &'static Target, folder: &Path, rows: &m
     Ok(())
 }
 
+/// A limit, if there is one.
+type Limit = Option<u64>;
+
 /// The imported models of firmware `infer`: short name, file, the bytes of TensorFlow Lite Micro's arena where they are known, and the
 /// limits of instructions on the Cortex-M4 and the M55.
-const IMPORTED: [(&str, &str, Option<u64>, [Option<u64>; 2]); 6] = [
+const IMPORTED: [(&str, &str, Limit, [Limit; 2]); 6] = [
     ("kws", "tinyml/kws_ref_model.tflite", Some(22_820), [Some(6_000_000), Some(1_820_000)]),
     ("vww", "tinyml/vww_96_int8.tflite", Some(100_708), [Some(19_000_000), Some(6_560_000)]),
     ("resnet", "tinyml/pretrainedResnet_quant.tflite", Some(54_996), [Some(25_400_000), Some(4_910_000)]),
