@@ -28,6 +28,8 @@ pub mod packed_dense;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
 pub mod packed_depthwise_conv2d;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
+mod pairs;
+#[cfg(all(target_arch = "arm", target_os = "none"))]
 pub mod quantized_add;
 #[cfg(all(target_arch = "arm", target_os = "none"))]
 pub mod quantized_matmul;
