@@ -194,7 +194,7 @@ fn run_i8(call: &mut Call<'_, '_>) -> Result<()> {
     let scaled = SmallMultiplier::new(multiplier, 0, 30).plus(output.zero_point);
     // Each product has at most 16 bits.
     let exact = scaled.is_exact() && k < 1 << 14;
-    let products = y.data.len().checked_div(m * n).unwrap_or(0);
+    let products = y.data.len().checked_div(m.wrapping_mul(n)).unwrap_or(0);
     let tiles = call.rows(products * down * across, k.saturating_mul(9 * TILE[1]).saturating_add(130 * TILE[1]));
     let (a, b, y) = (a.slice::<i8>(), b.slice::<i8>(), call.output()?.slice_mut::<i8>());
     let mut pairs = [0; MOST];

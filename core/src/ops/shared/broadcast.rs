@@ -1,4 +1,17 @@
 //! Broadcasting: the rows and elements of operands that meet those of a result.
+//!
+//! ```
+//! use gradlet_core::Result;
+//! use gradlet_core::custom_op::Call;
+//! use gradlet_core::custom_op::broadcast::{self, Order};
+//!
+//! /// Kernel of `a - 2b`, whose operands broadcast.
+//! fn run(call: &mut Call<'_, '_>) -> Result<()> {
+//!     let order = Order::new(call)?;
+//!     let [p, q] = order.of([1.0, -2.0]);
+//!     broadcast::rows(call, order, 8, &move |x: &mut [f32], y| x.iter_mut().zip(y).for_each(|(x, y)| *x = p * *x + q * y))
+//! }
+//! ```
 
 use crate::base::dtype::Element;
 use crate::base::error::{Error, Result};
@@ -86,8 +99,8 @@ impl Order {
     }
 }
 
-/// Calls `f` with rows of both inputs, broadcast, or with pieces of rows: first of x, then of y. `f` replaces the elements of x with results.
-/// y is at least as long as x. `f` takes `cost` instructions for an element.
+/// Calls `f` with rows of both inputs, broadcast, or with pieces of rows: first of x, then of y. `f` replaces the elements of x, which are
+/// those of the op's first output, with results. y is at least as long as x. `f` takes at most `cost` instructions for an element.
 ///
 /// # Errors
 ///
