@@ -71,7 +71,7 @@ impl Numbers {
         T::saturated(self.sum.twice(term(0, x).wrapping_add(term(1, y))).wrapping_add(self.zero_point))
     }
 
-    /// Version of [`Numbers::element`] for the attributes that scales do not have, as a rule.
+    /// Returns an element without [`SmallMultiplier`]s. Only unusual scales need it.
     #[inline(never)]
     fn rare_element<T: Quantized>(&self, x: T, y: T) -> T {
         self.element(x, y)

@@ -92,8 +92,7 @@ fn run<T: Quantized, S: Sum>(call: &mut Call<'_, '_>) -> Result<()> {
 
 /// Rows and columns of a tile.
 const TILE: [usize; 2] = [2, 8];
-/// Number of products that lanes add. Up to 128 products fit, of a number of 8 bits and a sign with one of 7 bits and a sign; fewer take
-/// less stack.
+/// Number of products that a lane adds. A lane has room for 128 products of a difference of two bytes and a byte. Fewer take less stack.
 const MOST: usize = 64;
 
 /// Two rows of a, and a matrix b.
@@ -109,8 +108,8 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Returns the sums of each row with the columns of b from column `first` on. Those after the last column are of no use. `pairs` is for
-    /// pairs of elements of the rows, and has the first ones if `paired` is true.
+    /// Returns the sums of each row with the columns of b from column `first` on. Sums after the last column have no meaning. `pairs` is
+    /// working memory for pairs of elements of both rows. If `paired` is true, it holds the first pairs already.
     #[inline(never)]
     fn tile(&self, first: usize, pairs: &mut [i32; MOST], paired: bool) -> [[i32; TILE[1]]; TILE[0]] {
         let (mut sums, [x, y]) = ([[0i32; TILE[1]]; TILE[0]], self.rows);

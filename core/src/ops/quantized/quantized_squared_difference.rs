@@ -61,7 +61,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Returns a result for the attributes that scales do not have, as a rule.
+    /// Returns an element without [`SmallMultiplier`]s. Only unusual scales need it.
     #[inline(never)]
     fn rare_element(&self, x: i8, y: i8) -> i8 {
         let term = |at: usize, x: i8| self.multipliers[at].twice((i32::from(x) - self.zero_points[at]) << SHIFT);
