@@ -69,7 +69,7 @@ fn each<T: Quantized>(call: &mut Call<'_, '_>) -> Result<()> {
     let (start, output) = part::<T>(call, 60);
     for (y, x) in output.iter_mut().zip(x.get(start..).unwrap_or_default()) {
         let nearest = libm::roundf(x / scale) as i32;
-        *y = T::of(nearest.saturating_add(zero_point).max(T::LEAST).min(T::GREATEST));
+        *y = T::saturated(nearest.saturating_add(zero_point));
     }
     Ok(())
 }

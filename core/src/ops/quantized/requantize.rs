@@ -62,7 +62,7 @@ fn each<T: Quantized, U: Quantized>(call: &mut Call<'_, '_>) -> Result<()> {
     let (start, output) = part::<U>(call, 25);
     for (y, x) in output.iter_mut().zip(x.get(start..).unwrap_or_default()) {
         let scaled = multiplier.twice(x.number() - input_zero_point).wrapping_add(output_zero_point);
-        *y = U::of(scaled.max(U::LEAST).min(U::GREATEST));
+        *y = U::saturated(scaled);
     }
     Ok(())
 }
