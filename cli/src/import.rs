@@ -2,22 +2,23 @@
 
 use crate::firmware::{Cpu, c_file, write_c};
 use crate::measure::Measure;
-use crate::print;
+use crate::{print, samples};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use gradlet::artifact::describe::Description;
 use gradlet::artifact::inspect;
 use gradlet::device::AlignedBytes;
 use gradlet::io::write_whole;
+use gradlet::quantize::Options;
 use gradlet::tflite::{self, Model};
-use gradlet::{Eager, portable_cpu};
+use gradlet::{DType, Eager, portable_cpu};
 use std::path::PathBuf;
 
 /// Import a model of TensorFlow Lite as an artifact that a firmware can run
 ///
 /// Its int8 and int16 operators keep the bits of TensorFlow Lite's reference kernels. With --rounding, its dense layers can have those of
-/// TensorFlow Lite Micro. The main subgraph becomes the signature `infer`. A model that cannot be imported is refused, with a list of all
-/// operators that stand in the way.
+/// TensorFlow Lite Micro. With --quantize, a float model becomes an int8 model. The main subgraph becomes the signature `infer`. A model
+/// that cannot be imported is refused, with a list of all operators that stand in the way.
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("for a processor").args(["measure", "rust"]).multiple(true)))]
 #[command(after_help = "Examples:\n  gradlet import kws.tflite -o kws.grdl --rust model.rs\n  \
@@ -25,6 +26,7 @@ use std::path::PathBuf;
                         gradlet import wake_word.tflite -o wake_word.grdl --stream 1\n  \
                         gradlet import kws.tflite -o kws.grdl --measure --cpu cortex-m55\n  \
                         gradlet import ad01.tflite -o ad01.grdl --rounding tflm\n  \
+                        gradlet import float.tflite -o int8.grdl --quantize samples.npy\n  \
                         gradlet import digits.tflite -o digits.grdl --train --learning-rate 0.05")]
 pub struct Import {
     /// The model, a .tflite file
@@ -52,6 +54,15 @@ pub struct Import {
     /// Learning rate of the signature `train`
     #[arg(long, alias = "rate", default_value_t = 0.01, value_name = "RATE", requires = "train")]
     learning_rate: f32,
+    /// Quantize a float model to int8, with the ranges that its tensors have for these samples: a .npy file for each input, in their order,
+    /// whose first axis counts the samples
+    ///
+    /// About 100 samples of real data are usual. Operators without an int8 form stay in float, and are listed.
+    #[arg(long, value_name = "FILES", value_delimiter = ',', conflicts_with_all = ["stream", "train", "rounding"])]
+    quantize: Vec<PathBuf>,
+    /// Element type of the inputs and outputs of a model that --quantize quantizes
+    #[arg(long, value_enum, default_value_t, value_name = "TYPE", requires = "quantize")]
+    inference_type: InferenceType,
     /// Leave the filters of int8 convolutions and dense layers as they are
     ///
     /// By default they are packed, with the same bits: a Cortex-M4, M7 or M33 then takes a sixth of the instructions, and a RISC-V half of
@@ -88,6 +99,15 @@ enum Rounding {
     TflmF32Scales,
 }
 
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum InferenceType {
+    /// Integers, which the firmware converts
+    #[default]
+    Int8,
+    /// Floats, which the model converts
+    Float32,
+}
+
 impl Import {
     fn model(&self) -> Result<Model> {
         let rounding = match self.rounding {
@@ -98,12 +118,26 @@ impl Import {
         Ok(Model::open(&self.file)?.pack_filters(!self.no_packing).with_rounding(rounding)?)
     }
 
-    fn artifact(&self, model: &Model) -> gradlet::Result<AlignedBytes> {
-        match self.stream {
+    fn artifact(&self, model: &Model, quiet: bool) -> Result<AlignedBytes> {
+        Ok(match self.stream {
             Some(axis) => model.streaming(axis)?.export(1),
             None if self.train => model.trainable(&Eager::new(&portable_cpu()))?.export(self.batch, self.learning_rate),
+            None if !self.quantize.is_empty() => return self.quantized(model, quiet),
             None => model.export(self.batch),
+        }?)
+    }
+
+    fn quantized(&self, model: &Model, quiet: bool) -> Result<AlignedBytes> {
+        let mut calibration = model.calibration(self.batch)?;
+        samples::each(&self.quantize, calibration.inputs(), quiet, |sample| calibration.observe(sample))?;
+        for op in calibration.float_ops() {
+            eprintln!("warning: {}: it stays in float: {op}", self.file.display());
         }
+        let dtype = match self.inference_type {
+            InferenceType::Int8 => DType::I8,
+            InferenceType::Float32 => DType::F32,
+        };
+        Ok(model.export_quantized(&calibration, &Options { input: dtype, output: dtype, ..Options::default() })?)
     }
 
     pub fn run(&self, quiet: bool) -> Result<()> {
@@ -111,7 +145,7 @@ impl Import {
         for warning in model.warnings() {
             eprintln!("warning: {}: {warning}", self.file.display());
         }
-        let bytes = self.artifact(&model).with_context(|| format!("cannot import {}", self.file.display()))?;
+        let bytes = self.artifact(&model, quiet).with_context(|| format!("cannot import {}", self.file.display()))?;
         let description = Description::read(&bytes)?;
         let source =
             self.rust.as_ref().map(|path| Ok::<_, anyhow::Error>((path, self.cpu.source(&bytes, "gradlet import")?))).transpose()?;

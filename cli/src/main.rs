@@ -11,6 +11,7 @@ mod measure;
 mod monitor;
 mod new;
 mod run;
+mod samples;
 mod summary;
 mod tfrecord;
 mod train;

@@ -13,6 +13,7 @@
 //! | [`function`], [`control`], [`autograph`] | traced functions, branches, loops, `TensorArray` |
 //! | [`layers`], [`losses`], [`metrics`], [`optimizers`] | neural networks, with Keras's names |
 //! | [`ops`], [`custom_op`] | every op with its kernels; how to define another one |
+//! | [`quantize`] | int8 from a trained function of floats |
 //! | [`artifact`] | the flat file of an exported program |
 //! | [`runtime`] | what a firmware links: reader, verifier, executor, flat checkpoints, flash slots, telemetry |
 //! | [`compat`] | graphs and sessions of TensorFlow 1 |
@@ -62,6 +63,10 @@ mod host;
 // `Function`: traced once per signature, then compiled.
 #[cfg(feature = "alloc")]
 pub mod function;
+
+// Post-training quantization: from a function of floats to one of int8.
+#[cfg(feature = "alloc")]
+pub mod quantize;
 
 // Artifacts: flat files of functions and variables, written and described.
 #[cfg(feature = "alloc")]

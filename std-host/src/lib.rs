@@ -21,6 +21,7 @@
 //! | `tf.train.Checkpoint`, `tf.train.CheckpointManager` | [`checkpoint`] |
 //! | `tf.summary`, `tf.profiler`, TensorBoard | [`summary`], [`profiler`], [`monitor`] |
 //! | `tf.lite.TFLiteConverter`, `tf.saved_model` | [`artifact`] |
+//! | post-training quantization, `representative_dataset` | [`quantize`] |
 //! | `tf.lite.Interpreter`, `.tflite` files | [`tflite`] |
 //! | TensorFlow Serving's batching | [`serve`] |
 //! | TensorFlow Lite Micro's interpreter | [`runtime`] |
@@ -201,7 +202,9 @@ pub use gradlet_core::{
     Result, Scope, Session, Shape, Summarize, Tensor, TensorArray, TensorSpec, TensorType, Variable,
 };
 #[doc(inline)]
-pub use gradlet_core::{autodiff, control, custom_op, error, function, losses, metrics, ops, optimizers, random, replicas, runtime, scope};
+pub use gradlet_core::{
+    autodiff, control, custom_op, error, function, losses, metrics, ops, optimizers, quantize, random, replicas, runtime, scope,
+};
 pub use tensorboard::{monitor, profiler, summary};
 #[doc(no_inline)]
 pub use train::Model;

@@ -38,6 +38,32 @@ fn a_float_model_is_imported_for_training() {
     assert!(refused.status.code() == Some(1) && text.contains("train the float model"), "{text}");
 }
 
+#[test]
+fn a_float_model_is_quantized() {
+    let folder = TempDir::new().unwrap();
+    let (model, samples) = (fixture("quantize/normalized_float32.tflite"), fixture("quantize/normalized_0.npy"));
+    let costs = succeeds("import", &folder, &[&model, "-o", "int8.grdl", "--quantize", &samples]);
+    assert!(costs.contains("packed_conv2d") && !costs.contains("float"), "{costs}");
+    let described = succeeds("inspect", &folder, &["int8.grdl"]);
+    assert!(
+        described.contains(": i8[1,8,8,3] with scale") && described.contains("-> (output_0: i8[1,4] with scale 0.00390625"),
+        "{described}"
+    );
+    succeeds("import", &folder, &[&model, "-o", "float.grdl", "--quantize", &samples, "--inference-type", "float32"]);
+    assert!(succeeds("inspect", &folder, &["float.grdl"]).contains(": f32[1,8,8,3]) -> (output_0: f32[1,4])"));
+
+    let refused = |arguments: &[&str], want: &str| {
+        let output = run("import", &folder, &[&["-o", "no.grdl"], arguments].concat());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains(want), "{text}");
+        assert!(!folder.path().join("no.grdl").exists());
+    };
+    let other = fixture("quantize/dense_0.npy");
+    refused(&[&model, "--quantize", &other], "dense_0.npy has f32[16,1,12], but the model takes f32[1,8,8,3]");
+    refused(&[&model, "--quantize", &format!("{samples},{samples}")], "the model has 1 inputs, but there are 2 files with samples");
+    refused(&[&fixture("quantize/dense_int8.tflite"), "--quantize", &other], "take the float model");
+}
+
 /// Many sums of the model are so near the middle between two elements that another rounding has another result.
 #[test]
 fn dense_layers_have_the_bits_of_tensorflow_lite_micro() {

@@ -58,7 +58,7 @@ fn rewrite(graph: &mut Graph) -> Result<()> {
             node.bodies.iter_mut().try_for_each(rewrite)?;
         }
         let pruned = prune(graph);
-        let folded = fold_constants(graph)?;
+        let folded = fold_constants(graph, FOLD_LIMIT)?;
         let simplified = simplify(graph);
         let fused = fuse_steps(graph);
         if !(inlined || pruned || folded || simplified || fused) {
@@ -83,14 +83,19 @@ fn drop_dead_nodes(graph: &mut Graph) {
     graph.nodes.retain(|_| keep.next() == Some(true));
 }
 
-/// Computes nodes whose inputs are all constants. Such nodes with large outputs stay, unless they are views. Returns true if a node was
-/// computed.
-fn fold_constants(graph: &mut Graph) -> Result<bool> {
+/// Computes the nodes whose inputs are all constants, however large their outputs are.
+pub(crate) fn fold(graph: &mut Graph) -> Result<()> {
+    fold_constants(graph, usize::MAX).map(drop)
+}
+
+/// Computes nodes whose inputs are all constants. Such nodes with outputs of more than `limit` bytes stay, unless they are views. Returns
+/// true if a node was computed.
+fn fold_constants(graph: &mut Graph, limit: usize) -> Result<bool> {
     let mut changed = false;
     let nodes = core::mem::take(&mut graph.nodes);
     for node in nodes {
         let inputs: Option<Vec<Tensor>> = node.inputs.iter().map(|&id| graph.constant(id).cloned()).collect();
-        let small = node.outputs.iter().all(|&id| graph.values[id].tensor_type.bytes().is_some_and(|bytes| bytes <= FOLD_LIMIT));
+        let small = node.outputs.iter().all(|&id| graph.values[id].tensor_type.bytes().is_some_and(|bytes| bytes <= limit));
         match inputs {
             Some(inputs) if (small || node.op.is_view()) && !inputs.is_empty() && node.bodies.is_empty() && !has_effect(&node) => {
                 let computed = Tensor::compute(node.op, &node.attributes, &inputs.iter().collect::<Vec<_>>())?;

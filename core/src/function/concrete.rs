@@ -88,6 +88,10 @@ impl ConcreteFunction {
         &self.name
     }
 
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// Returns the types of the arguments as the signature states them: TensorFlow's `structured_input_signature`.
     pub fn signature(&self) -> &[TensorSpec] {
         &self.signature

@@ -102,7 +102,7 @@ macro_rules! catalogue {
             10 conv2d: F32, F64;
             11 conv2d_input_grad: F32, F64;
             12 conv2d_filter_grad: F32, F64;
-            13 max_pool2d: F32, F64;
+            13 max_pool2d: F32, F64, I8, U8, I16;
             14 max_pool2d_grad: F32, F64;
             15 softmax: F32, F64;
             16 log_softmax: F32, F64;

@@ -3,7 +3,7 @@
 use super::node::{Activation, Emit, Imported, Node, one, padding, positive};
 use crate::formats::tflite::{Conv2DOptions as Conv, DepthwiseConv2DOptions, Pool2DOptions, TransposeConvOptions};
 use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
-use gradlet_core::{DType, Error, Result, Tensor};
+use gradlet_core::{Error, Result, Tensor};
 
 /// Order of the axes of a filter `[co,kh,kw,c]` as `[kh,kw,c,co]`.
 pub(super) const HEIGHT_FIRST: &[usize] = &[1, 2, 3, 0];
@@ -108,12 +108,4 @@ pub(super) fn pool<'m>(node: &Node<'m>, pool: fn(&Tensor, [u32; 2], [u32; 2], Pa
 /// Returns the square roots of the mean squares of windows.
 pub(super) fn l2_pool(x: &Tensor, size: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Tensor> {
     x.square()?.avg_pool2d(size, strides, padding)?.sqrt()
-}
-
-/// Returns the maxima of windows. Those of integers are computed as f32, which has all integers of 16 bits.
-pub(super) fn max_pool(x: &Tensor, size: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Tensor> {
-    match x.dtype() {
-        DType::I8 | DType::U8 | DType::I16 => x.cast(DType::F32)?.max_pool2d(size, strides, padding)?.cast(x.dtype()),
-        _ => x.max_pool2d(size, strides, padding),
-    }
 }

@@ -5,10 +5,10 @@ use gradlet_core::device::AlignedBytes;
 use gradlet_core::{Artifact, Eager, Error, Function, Result, Shape, Tensor, TensorType};
 
 /// Name of the signature of the model's main subgraph.
-const MAIN: &str = "infer";
+pub(super) const MAIN: &str = "infer";
 
 /// A function of a model.
-type Call = Function<Vec<Tensor>, Vec<Tensor>>;
+pub(super) type Call = Function<Vec<Tensor>, Vec<Tensor>>;
 
 impl Model {
     /// Exports the model as an artifact, for firmware and for [`load`](crate::artifact::load). The main subgraph is the signature `infer`,
@@ -40,45 +40,60 @@ impl Model {
     /// Returns the signatures of the model.
     pub(super) fn artifact(&self, batch: u32) -> Result<Artifact> {
         let scope = Eager::new(&self.device());
-        let symbolic = |info: &TensorInfo| {
-            let dims: Vec<u32> = info.dims.iter().map(|dim| dim.unwrap_or(batch)).collect();
-            let dtype = info.dtype.ok_or_else(|| Error::message(format!("input {:?} has a type that gradlet does not have", info.name)))?;
-            Ok(Tensor::symbolic(TensorType::new(dtype, Shape::new(&dims)?)))
-        };
         let mut artifact = Artifact::new();
         artifact.pack_filters(self.packs);
         let mut add = |name: &str, function: &Call, signature: &Signature| {
-            let arguments = signature.inputs.iter().map(symbolic).collect::<Result<Vec<Tensor>>>()?;
-            let names = |list: &[TensorInfo]| list.iter().map(|info| info.name.clone()).collect::<Vec<String>>();
-            let (inputs, outputs) = (names(&signature.inputs), names(&signature.outputs));
-            let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-            let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
-            artifact.signature(name, &*function.concrete(&scope, &arguments)?, &inputs, &outputs).map(drop)
+            let function = function.concrete(&scope, &arguments(&signature.inputs, batch)?)?;
+            artifact.signature(name, &*function, &names(&signature.inputs), &names(&signature.outputs)).map(drop)
         };
-        let (main, others): (Vec<Signature>, Vec<Signature>) =
-            self.signatures().into_iter().partition(|signature| self.is_main(&signature.name));
-        match main.first() {
-            Some(main) => add(MAIN, &self.signature_function(&main.name)?, main)?,
-            None => add(MAIN, &self.function()?, &Signature { name: MAIN.into(), inputs: self.inputs(), outputs: self.outputs() })?,
-        }
-        for signature in &others {
+        let (function, main) = self.main_function()?;
+        add(MAIN, &function, &main)?;
+        for signature in self.signatures().iter().filter(|signature| !self.is_main(&signature.name)) {
             add(&signature.name, &self.signature_function(&signature.name)?, signature)?;
         }
         if let Some(stream) = &self.stream {
             artifact
                 .doc(MAIN, &format!("A step for each frame: the results for the window of {} frames that ends with it.", stream.frames))?;
         }
+        self.describe(&mut artifact);
+        Ok(artifact)
+    }
+
+    /// Notes the origin of an artifact.
+    pub(super) fn describe(&self, artifact: &mut Artifact) {
         artifact.metadata("producer", concat!("gradlet ", env!("CARGO_PKG_VERSION")));
         if !self.description().is_empty() {
             artifact.metadata("model", self.description());
         }
-        Ok(artifact)
+    }
+
+    /// Returns the main subgraph as a function, and its signature.
+    pub(super) fn main_function(&self) -> Result<(Call, Signature)> {
+        match self.signatures().into_iter().find(|signature| self.is_main(&signature.name)) {
+            Some(main) => Ok((self.signature_function(&main.name)?, main)),
+            None => Ok((self.function()?, Signature { name: MAIN.into(), inputs: self.inputs(), outputs: self.outputs() })),
+        }
     }
 
     /// True if a signature is one of the main subgraph.
     fn is_main(&self, signature: &str) -> bool {
         self.parsed().signatures.iter().any(|own| own.key == signature && own.subgraph == 0)
     }
+}
+
+/// Returns arguments without values for `inputs`. Each dimension that a call chooses is `batch`.
+pub(super) fn arguments(inputs: &[TensorInfo], batch: u32) -> Result<Vec<Tensor>> {
+    let symbolic = |info: &TensorInfo| {
+        let dims: Vec<u32> = info.dims.iter().map(|dim| dim.unwrap_or(batch)).collect();
+        let dtype = info.dtype.ok_or_else(|| Error::message(format!("input {:?} has a type that gradlet does not have", info.name)))?;
+        Ok(Tensor::symbolic(TensorType::new(dtype, Shape::new(&dims)?)))
+    };
+    inputs.iter().map(symbolic).collect()
+}
+
+/// Returns the names of inputs or outputs.
+pub(super) fn names(list: &[TensorInfo]) -> Vec<&str> {
+    list.iter().map(|info| info.name.as_str()).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use super::conv::{HEIGHT_FIRST, TRANSPOSED, depthwise_filter};
 use super::node::Node;
 use super::plan::{Plan, constant};
-use super::table::is_quantized;
 use super::{Model, refused};
 use crate::formats::tflite::{Code, SoftmaxOptions, Subgraph, Tensor as Described};
 use crate::train::training;
@@ -138,11 +137,7 @@ impl Model {
         Plan::new(self.parsed(), 0).map_err(|list| refused(list, "are not supported"))?;
         let graph = self.parsed().subgraphs.first().ok_or(Error::Internal)?;
         let nodes = || graph.operators.iter().map(|operator| Node { model: self.parsed(), graph, subgraph: 0, operator });
-        let quantized = nodes().enumerate().filter_map(|(at, node)| {
-            let tensor = node.tensors().find(|tensor| is_quantized(tensor))?;
-            Some(node.refused(at, format!("its tensor {:?} is {} with a scale", tensor.name, tensor.kind)))
-        });
-        let quantized: Vec<_> = quantized.collect();
+        let quantized = self.quantized_operators();
         if !quantized.is_empty() {
             return Err(refused(quantized, "cannot be trained: train the float model, from which this one was quantized"));
         }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from artifact import Type
-from base import U8
+from base import I16, I8, U8
 from ops.registry import F, need, op, ordered_sum
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ def pool_grad_shape(t, w):
 
 def max_pool(x, w, out):
     """The maxima, and the winners' positions in the image."""
-    y, winner = np.full(out, -np.inf, x.dtype), np.full(out, -1)
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    y, winner = np.full(out, least, x.dtype), np.full(out, -1)
     position = np.arange(x.shape[1] * x.shape[2]).reshape(1, *x.shape[1:3], 1)
     for _, at, inside in taps(pool_windows(x.shape, w)):
         change = ~(x[inside] <= y[at]) & ~np.isnan(y[at])
@@ -126,7 +127,7 @@ def max_pool(x, w, out):
         y[at] = np.where(change, x[inside], y[at])
     return y, winner
 
-op(13, "max_pool2d", F, pool_shape)(lambda c: max_pool(c.ins[0], c.words, c.outs[0].dims)[0])
+op(13, "max_pool2d", F | {I8, U8, I16}, pool_shape)(lambda c: max_pool(c.ins[0], c.words, c.outs[0].dims)[0])
 
 @op(14, "max_pool2d_grad", F, pool_grad_shape)
 def max_pool2d_grad(c):

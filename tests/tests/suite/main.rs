@@ -33,6 +33,7 @@ mod narrow;
 mod optimizers;
 mod pages;
 mod pools;
+mod quantize;
 mod readers;
 mod refusals;
 mod scopes;

@@ -1,14 +1,16 @@
 //! Maximum of each window of each channel: `y[n,oh,ow,c] = max x[n,ih,iw,c]`. Positions outside x do not count. A NaN in a window
-//! gives NaN. Element types: f32 and f64.
+//! gives NaN. Element types: f32, f64, i8, u8 and i16.
 //!
 //! Like `tf.nn.max_pool2d` in NHWC. TensorFlow does not define the result for NaN, and returns the lowest finite number instead of
 //! −∞.
 
-use crate::base::dtype::Float;
+use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
+use crate::base::shape::TensorType;
+use crate::ops::shared::elementwise;
 pub use crate::ops::shared::pooling::Attributes;
-use crate::ops::shared::pooling::{beats, infer, windows};
+use crate::ops::shared::pooling::{beats, pooled_images, windows};
 #[cfg(feature = "alloc")]
 use crate::ops::shared::window::Padding;
 #[cfg(feature = "alloc")]
@@ -21,7 +23,16 @@ use crate::{
 /// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::max_pool2d, name: "max_pool2d", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
-fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+/// Shape rule: that of every pooling, for images of integers too.
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [images] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    if !matches!(images.dtype, DType::F32 | DType::F64 | DType::I8 | DType::U8 | DType::I16) {
+        return Err(Error::DType { input: 0 });
+    }
+    elementwise::set(outputs, pooled_images(images, attributes)?)
+}
+
+fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let x = call.input(0)?;
     let &[_, h, w, c] = x.dims() else { return Err(Error::Rank { input: 0 }) };
@@ -37,12 +48,12 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-crate::ops::kernels!(run: F32 = f32, F64 = f64);
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I8 = i8, U8 = u8, I16 = i16);
 
 /// The op with its gradient: `max_pool2d_grad`.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
-    Op { tf_type: Some("MaxPool"), ..Op::total(&DEF, "max_pool2d(x[n,h,w,c]), where x is f32 or f64", Gradient::Rule(grad)) };
+    Op { tf_type: Some("MaxPool"), ..Op::total(&DEF, "max_pool2d(x[n,h,w,c]), where x is a float, i8, u8 or i16", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -56,8 +67,8 @@ impl Tensor {
     /// Returns the maximum of each window of images `[n,h,w,c]`, for each channel: `[n,oh,ow,c]`. The window has the size `ksize`
     /// and moves by `strides` (both vertical, then horizontal). A NaN in a window gives NaN. Like `tf.nn.max_pool2d` in NHWC.
     ///
-    /// Fails if the rank is not 4, or if the elements are not floats. Fails if the window is larger than the image, or if a size is
-    /// 0.
+    /// Fails if the rank is not 4, or if the elements are i32, i64 or booleans. Fails if the window is larger than the image, or if a
+    /// size is 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -82,7 +93,7 @@ mod tests {
     use super::*;
     use crate::ops::conv2d::tests::words;
     use crate::ops::shared::pooling::tests::{cases, positions};
-    use crate::ops::shared::testing::{Value, floats, run_every_way};
+    use crate::ops::shared::testing::{Value, floats, numbers, run_every_way};
     use std::vec::Vec;
 
     #[test]
@@ -94,6 +105,21 @@ mod tests {
             let want: Vec<f32> = positions(x_dims, &attributes, y_dims).into_iter().map(maximum).collect();
             let got = run_every_way(&F32, &words(attributes), &[&x]);
             assert!(got[0] == Value::new(&want, &y_dims), "{x_dims:?} {attributes:?}");
+        }
+    }
+
+    #[test]
+    fn integers_agree_with_the_formula() {
+        for (x_dims, attributes, y_dims) in cases() {
+            let elements: Vec<i16> = numbers(&x_dims, 1).iter().map(|&x| (x * 25.0) as i16).collect();
+            let maximum = |window: Vec<usize>| window.into_iter().map(|at| elements[at]).max().unwrap();
+            let want: Vec<i16> = positions(x_dims, &attributes, y_dims).into_iter().map(maximum).collect();
+            let words = words(attributes);
+            let of = |elements: &[i16]| elements.iter().map(|&x| x as i8).collect::<Vec<i8>>();
+            let bytes = |elements: &[i16]| elements.iter().map(|&x| (x as u8) ^ 128).collect::<Vec<u8>>();
+            assert!(run_every_way(&I16, &words, &[&Value::new(&elements, &x_dims)])[0] == Value::new(&want, &y_dims));
+            assert!(run_every_way(&I8, &words, &[&Value::new(&of(&elements), &x_dims)])[0] == Value::new(&of(&want), &y_dims));
+            assert!(run_every_way(&U8, &words, &[&Value::new(&bytes(&elements), &x_dims)])[0] == Value::new(&bytes(&want), &y_dims));
         }
     }
 

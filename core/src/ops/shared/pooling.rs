@@ -1,7 +1,7 @@
 //! Pooling ops: their attributes, and the windows that slide over an image.
 
 use super::window::{Axis, Padding, Taps, clear, groups, part_mut, positive, split};
-use crate::base::dtype::{DType, Float};
+use crate::base::dtype::{Float, Number};
 use crate::base::error::{Error, Result};
 use crate::base::op::read_attributes;
 use crate::base::shape::{Shape, TensorType};
@@ -61,11 +61,16 @@ pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: 
 
 /// Returns the type of the pooling's result for the images in input 0.
 pub(in crate::ops) fn pooled(inputs: &[TensorType], attributes: &[u32]) -> Result<TensorType> {
+    dims4(inputs, 0)?;
+    pooled_images(inputs.first().ok_or(Error::Internal)?, attributes)
+}
+
+/// Returns the type of the pooling's result for images of any element type.
+pub(in crate::ops) fn pooled_images(images: &TensorType, attributes: &[u32]) -> Result<TensorType> {
     let attributes: Attributes = read_attributes(attributes)?;
-    let [n, h, w, c] = dims4(inputs, 0)?;
+    let &[n, h, w, c] = images.shape.dims() else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.axes([h, w])?;
-    let dtype = inputs.first().map_or(DType::F32, |x| x.dtype);
-    Ok(TensorType::new(dtype, Shape::new(&[n, down.output as u32, across.output as u32, c])?))
+    Ok(TensorType::new(images.dtype, Shape::new(&[n, down.output as u32, across.output as u32, c])?))
 }
 
 /// The pixels that a window covers, in some channels.
@@ -176,7 +181,7 @@ pub(in crate::ops) fn clear_ahead<T: Float>(dx: &mut [T], [down, across]: [Axis;
 /// True if `x` replaces `best`, the maximum so far: `x` is greater, or it is the first NaN.
 #[inline(always)]
 #[allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord)]
-pub(in crate::ops) fn beats<T: Float>(x: T, best: T) -> bool {
+pub(in crate::ops) fn beats<T: Number>(x: T, best: T) -> bool {
     !(x <= best) && best == best
 }
 
@@ -210,6 +215,7 @@ pub(in crate::ops) mod tests {
     extern crate std;
     use super::super::testing::{indices, position};
     use super::*;
+    use crate::base::dtype::DType;
     use crate::ops::conv2d;
     use crate::ops::conv2d::tests::{meetings, words};
     use std::vec::Vec;

@@ -49,7 +49,7 @@ impl Padding {
 
     /// Creates the padding from its kind and its sizes, as [`Padding::words`] returns them. The words must have been checked.
     #[cfg(feature = "alloc")]
-    pub(in crate::ops) fn from_words(kind: u32, pads: [u32; 4]) -> Padding {
+    pub(crate) fn from_words(kind: u32, pads: [u32; 4]) -> Padding {
         let [top, bottom, left, right] = pads;
         match kind {
             Padding::VALID => Padding::Valid,

@@ -1,7 +1,7 @@
 //! Pooling, resizing, reductions and softmax.
 
 use super::super::array::bilinear_options;
-use super::super::conv::{self, pool_options};
+use super::super::conv::pool_options;
 use super::super::node::{Emit, Imported, Node, one};
 use super::super::reduce::distinct;
 use super::{dtype_of, range, supported, whole};
@@ -25,7 +25,7 @@ pub(super) fn max_pool<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     same(node)?;
     let range = range(activation, node.output(0)?)?;
     one(move |inputs| {
-        let y = conv::max_pool(&inputs.get(0)?, size, strides, padding)?;
+        let y = inputs.get(0)?.max_pool2d(size, strides, padding)?;
         match range {
             Some((least, greatest)) => y.maximum(&y.like(least.into())?)?.minimum(&y.like(greatest.into())?),
             None => Ok(y),

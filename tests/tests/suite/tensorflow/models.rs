@@ -31,3 +31,11 @@ fn a_filter_keeps_its_state_like_tensorflows() {
     python(include_str!("svdf.py"), &[folder.path().to_str().unwrap()]);
     crate::svdf::check(folder.path());
 }
+
+#[test]
+#[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
+fn float_models_are_quantized_like_tensorflows() {
+    let folder = tempfile::tempdir().unwrap();
+    python(include_str!("quantize.py"), &[folder.path().to_str().unwrap()]);
+    crate::quantize::check(folder.path());
+}
