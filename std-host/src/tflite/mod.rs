@@ -18,8 +18,8 @@
 //! The states of recurrent operators are zeros at the beginning of each call. That of an SVDF is a variable, which lasts from one call to
 //! the next. The first call determines its batch and its device.
 //!
-//! [`Model::calibration`] begins the quantization of a float model. [`Model::streaming`] turns a model of a sliding window into a step for each frame. [`Model::trainable`] turns the weights of a float
-//! model into variables.
+//! [`Model::calibration`] begins the quantization of a float model. [`Model::streaming`] turns a model of a sliding window into a step
+//! for each frame. [`Model::trainable`] turns the weights of a float model into variables.
 
 mod array;
 mod calibrate;

@@ -31,7 +31,8 @@ fn calibrated(folder: &Path, name: &str) -> (Calibration, Vec<Vec<Tensor>>) {
     (calibration, samples)
 }
 
-/// Compares the quantized models of a folder with TensorFlow's. The integers must be equal, or the squared errors at most a quarter greater.
+/// Compares the quantized models of a folder with TensorFlow's. The integers must be equal, or the squared errors at most a quarter
+/// greater.
 pub fn check(folder: &Path) {
     let scope = Eager::new(&portable_cpu());
     for name in EQUAL.into_iter().chain(NEAR) {
