@@ -131,7 +131,7 @@ fn change_weights(graph: &mut Graph, layer: usize, change: Affine) -> Result<()>
         Affine::Offset(offset) => (kernel, bias.add(&offset)?),
         Affine::Factor(factor) => {
             let of_kernel = match (node.op.def.code, kernel.dims()) {
-                _ if factor.dims() == [1] => factor.clone(),
+                _ if factor.shape().elements() == Some(1) => factor.clone(),
                 (code::depthwise_conv2d, &[_, _, c, multiplier]) => factor.reshape(&[c, multiplier])?,
                 (code::dense, _) if node.attributes == [1] => factor.reshape_open(&[-1, 1])?,
                 _ => factor.clone(),

@@ -96,7 +96,8 @@ fn normalization_becomes_part_of_the_layer_before_it() {
     let body = move |_: &dyn Scope, x: Tensor| {
         let [scale, offset] = [[0.5f32, -2.0], [3.0, 0.25]].map(|numbers| Tensor::new(&device(), &numbers, &[2]));
         let y = x.conv2d(&kernel(&[2, 2, 1, 2]), None, &Default::default())?.sub(&offset?)?.mul(&scale?)?.relu6()?;
-        let y = y.depthwise_conv2d(&kernel(&[1, 2, 2, 1]), None, &Default::default())?.mul_scalar(0.25)?;
+        let y = y.depthwise_conv2d(&kernel(&[1, 2, 2, 1]), None, &Default::default())?;
+        let y = y.like(1.0)?.sub(&y)?.mul_scalar(0.25)?;
         let y = y.reshape_open(&[1, -1])?;
         let features = y.dims()[1];
         y.matmul(&kernel(&[features, 3]))?.add(&Tensor::new(&device(), &[1.0f32, 2.0, 3.0], &[3])?)

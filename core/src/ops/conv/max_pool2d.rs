@@ -26,7 +26,7 @@ pub static DEF: OpDef = OpDef { code: crate::ops::code::max_pool2d, name: "max_p
 /// Shape rule: that of every pooling, for images of integers too.
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let [images] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
-    if !matches!(images.dtype, DType::F32 | DType::F64 | DType::I8 | DType::U8 | DType::I16) {
+    if !images.dtype.is_float() && !matches!(images.dtype, DType::I8 | DType::U8 | DType::I16) {
         return Err(Error::DType { input: 0 });
     }
     elementwise::set(outputs, pooled_images(images, attributes)?)
