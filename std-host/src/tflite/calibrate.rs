@@ -46,7 +46,7 @@ impl Model {
         let function = calibration.quantize(&Eager::new(&self.device()), options)?;
         let mut artifact = Artifact::new();
         artifact.pack_filters(self.packs);
-        artifact.signature(MAIN, &*function, &names(&main.inputs), &names(&main.outputs))?;
+        artifact.signature(MAIN, &function, &names(&main.inputs), &names(&main.outputs))?;
         self.describe(&mut artifact);
         artifact.to_bytes()
     }

@@ -44,7 +44,7 @@ impl Model {
         artifact.pack_filters(self.packs);
         let mut add = |name: &str, function: &Call, signature: &Signature| {
             let function = function.concrete(&scope, &arguments(&signature.inputs, batch)?)?;
-            artifact.signature(name, &*function, &names(&signature.inputs), &names(&signature.outputs)).map(drop)
+            artifact.signature(name, &function, &names(&signature.inputs), &names(&signature.outputs)).map(drop)
         };
         let (function, main) = self.main_function()?;
         add(MAIN, &function, &main)?;
