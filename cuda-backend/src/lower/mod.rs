@@ -83,7 +83,9 @@ pub fn has_kernel(op: &OpDef, dtype: DType, target: &Target) -> bool {
 /// True unless `op` on elements of type `dtype` is left to the host: the GPU only moves integers of 16 bits, and computes with them element
 /// by element.
 pub(crate) fn is_for_gpu(op: &OpDef, dtype: DType) -> bool {
-    dtype != DType::I16 || MOVES.contains(&op.code) || elementwise::is_elementwise(op)
+    // The host pools integers, as it computes all quantised ops.
+    let pools_integers = op.code == code::max_pool2d && !dtype.is_float();
+    !pools_integers && (dtype != DType::I16 || MOVES.contains(&op.code) || elementwise::is_elementwise(op))
 }
 
 /// Returns the family that computes an op.
