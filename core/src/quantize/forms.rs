@@ -40,6 +40,8 @@ pub(super) fn of(graph: &Graph, index: usize) -> Option<Form> {
         code::concat => concat,
         code::pad if node.inputs.get(1).is_some_and(|&id| graph.constant(id).is_some()) => pad,
         code::select => select,
+        // Zeros for negative indices would be bytes of 0, not the zero point.
+        code::gather if node.attributes.get(2) != Some(&0) => return None,
         _ if moves(node) && floats == 1 && x.dtype == DType::F32 => moved,
         _ => return None,
     })

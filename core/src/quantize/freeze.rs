@@ -62,6 +62,10 @@ fn absorb(graph: &mut Graph) -> Result<bool> {
     let makers = makers(graph);
     for index in 0..graph.nodes.len() {
         let node = &graph.nodes[index];
+        // A print has no output.
+        if node.outputs.len() != 1 {
+            continue;
+        }
         let layer =
             node.inputs.iter().filter_map(|&id| makers[id]).find(|&layer| is_layer(graph, layer) && uses[output(graph, layer)] == 1);
         let Some(layer) = layer else { continue };
