@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use gradlet::io::npy;
-use gradlet::{Tensor, TensorType, portable_cpu};
+use gradlet::{DType, Tensor, TensorType, portable_cpu};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,11 @@ pub fn each(
     quiet: bool,
     mut use_sample: impl FnMut(&[Tensor]) -> gradlet::Result<()>,
 ) -> Result<()> {
-    ensure!(files.len() == inputs.len(), "the model has {} inputs, but there are {} files with samples", inputs.len(), files.len());
+    let (got, wanted) = (files.len(), inputs.len());
+    ensure!(got == wanted, "each input needs a file with samples: inputs of the model: {wanted}, files: {got}");
     let columns = files.iter().zip(&inputs).map(|(path, input)| read(path, input)).collect::<Result<Vec<Vec<Tensor>>>>()?;
     let count = columns.first().map_or(0, Vec::len);
+    ensure!(count > 0, "{} has no samples", files[0].display());
     for (path, samples) in files.iter().zip(&columns) {
         ensure!(samples.len() == count, "{} has {} samples, but {} has {count}", path.display(), samples.len(), files[0].display());
     }
@@ -37,12 +39,11 @@ fn read(path: &Path, input: &TensorType) -> Result<Vec<Tensor>> {
     let [count, rest @ ..] = got.shape.dims() else { anyhow::bail!("{} has no axis that counts samples", path.display()) };
     // The batch of one sample may be missing.
     let fits = rest == dims || dims.first() == Some(&1) && rest == &dims[1..];
-    ensure!(
-        fits && got.dtype == input.dtype,
-        "{} has {got}, but the model takes {input}: the file must have one more axis, which counts the samples",
-        path.display()
-    );
-    let all = all.tensor(&portable_cpu())?;
+    ensure!(fits, "{} has {got}, but the model takes {input}: the file must have one more axis, which counts the samples", path.display());
+    // NumPy's own numbers are f64.
+    let narrows = got.dtype == DType::F64 && input.dtype == DType::F32;
+    ensure!(narrows || got.dtype == input.dtype, "{} has {}, but the model takes {}", path.display(), got.dtype, input.dtype);
+    let all = all.tensor(&portable_cpu())?.cast(input.dtype)?;
     let first = |at: u32| -> Vec<u32> { [at].into_iter().chain(rest.iter().map(|_| 0)).collect() };
     let one: Vec<i64> = [1].into_iter().chain(rest.iter().map(|_| -1)).collect();
     Ok((0..*count).map(|at| all.slice(&first(at), &one)?.reshape(dims)).collect::<gradlet::Result<Vec<Tensor>>>()?)

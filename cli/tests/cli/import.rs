@@ -2,7 +2,7 @@
 
 use super::{run, succeeds};
 use gradlet::io::npy::{self, Npy};
-use gradlet::{DType, Shape, TensorType};
+use gradlet::{DType, Shape, TensorType, portable_cpu};
 use safetensors::SafeTensors;
 use tempfile::TempDir;
 
@@ -60,7 +60,20 @@ fn a_float_model_is_quantized() {
     };
     let other = fixture("quantize/dense_0.npy");
     refused(&[&model, "--quantize", &other], "dense_0.npy has f32[16,1,12], but the model takes f32[1,8,8,3]");
-    refused(&[&model, "--quantize", &format!("{samples},{samples}")], "the model has 1 inputs, but there are 2 files with samples");
+    refused(&[&model, "--quantize", &format!("{samples},{samples}")], "inputs of the model: 1, files: 2");
+    let all = npy::read(samples.as_ref()).unwrap().tensor(&portable_cpu()).unwrap();
+    let write = |name: &str, tensor: gradlet::Tensor| {
+        let path = folder.path().join(name);
+        npy::write(&path, &Npy::of(&tensor).unwrap()).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let (wide, none) =
+        (write("wide.npy", all.cast(DType::F64).unwrap()), write("none.npy", all.slice(&[0; 5], &[0, -1, -1, -1, -1]).unwrap()));
+    succeeds("import", &folder, &[&model, "-o", "wide.grdl", "--quantize", &wide]);
+    assert_eq!(std::fs::read(folder.path().join("wide.grdl")).unwrap(), std::fs::read(folder.path().join("int8.grdl")).unwrap());
+    refused(&[&model, "--quantize", &none], "none.npy has no samples");
+    let integers = write("integers.npy", all.cast(DType::I32).unwrap());
+    refused(&[&model, "--quantize", &integers], "integers.npy has i32, but the model takes f32");
     refused(&[&fixture("quantize/dense_int8.tflite"), "--quantize", &other], "take the float model");
 }
 

@@ -12,6 +12,8 @@ use crate::ops::conv2d::{self, Conv2DOptions, Padding};
 use crate::ops::{self, PairQuantization, Requantization, code};
 use crate::tensor::Tensor;
 use crate::tensor::graph::{Graph, Node, ValueId};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Function that emits the int8 form of a node.
@@ -190,7 +192,7 @@ fn extreme(of: &mut Lowering<'_>, node: &Node, site: &Site) -> Result<()> {
 
 fn select(of: &mut Lowering<'_>, node: &Node, site: &Site) -> Result<()> {
     let output = of.quantization(site.result);
-    let &[condition, a, b] = node.inputs.as_slice() else { return Err(Error::Internal) };
+    let &[a, b, condition] = node.inputs.as_slice() else { return Err(Error::Internal) };
     let condition = of.plain(condition)?;
     let y = condition.select(&of.int8_with(a, output)?, &of.int8_with(b, output)?)?;
     of.put(site, y, output)
@@ -228,11 +230,29 @@ fn avg_pool2d(of: &mut Lowering<'_>, node: &Node, site: &Site) -> Result<()> {
     of.put(site, x.quantized_avg_pool2d(ksize, strides, padding, None)?, input)
 }
 
+/// Emits a padding. The result keeps the scale of x if that has the value of the padding, or if only maxima of windows read it.
 fn pad(of: &mut Lowering<'_>, node: &Node, site: &Site) -> Result<()> {
-    let (x, input) = of.int8(node.inputs[0])?;
+    let (_, input) = of.int8(node.inputs[0])?;
     let value = node.inputs.get(1).and_then(|&id| of.graph.constant(id)).ok_or(Error::Internal)?.item::<f32>()?;
-    let value = Tensor::scalar(&of.device, input.nearest(value).clamp(-128, 127) as i8);
-    of.put(site, Tensor::emit1(node.op, &node.attributes, &[&x, &value])?, input)
+    let has_value = (-128..=127).contains(&input.nearest(value));
+    let output = if has_value || only_maxima_read(of.graph, site.result) { input } else { of.quantization(site.result) };
+    let x = of.int8_with(node.inputs[0], output)?;
+    let value = Tensor::scalar(&of.device, output.nearest(value).clamp(-128, 127) as i8);
+    of.put(site, Tensor::emit1(node.op, &node.attributes, &[&x, &value])?, output)
+}
+
+/// True if all readers of a value take maxima of its windows. Its smallest elements then do not matter.
+pub(super) fn only_maxima_read(graph: &Graph, id: ValueId) -> bool {
+    let mut readers = graph.nodes.iter().filter(|node| node.inputs.contains(&id));
+    !graph.outputs.contains(&id) && readers.all(|node| node.op.def.code == code::max_pool2d)
+}
+
+/// True if a value is the scores of a softmax along the last axis, and nothing else reads it.
+pub(super) fn are_scores(graph: &Graph, id: ValueId) -> bool {
+    let mut readers = graph.nodes.iter().filter(|node| node.inputs.contains(&id));
+    let last = graph.values[id].tensor_type.shape.rank().checked_sub(1);
+    let is_softmax = |node: &Node| node.op.def.code == code::softmax && softmax_axis(node) == last;
+    !graph.outputs.contains(&id) && readers.next().is_some_and(is_softmax) && readers.all(is_softmax)
 }
 
 /// Emits a node as it is, on int8 elements.
@@ -250,9 +270,28 @@ fn argument(of: &mut Lowering<'_>, node: &Node, site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// True if a node stays as it is, and computes floats or from floats.
-pub(super) fn stays_in_float(graph: &Graph, index: usize, fate: &Fate) -> bool {
+/// True if a node computes floats, or from floats: it has no int8 form, or is a comparison whose result another node than a table reads.
+pub(super) fn stays_in_float(graph: &Graph, fates: &[Fate], index: usize) -> bool {
     let node = &graph.nodes[index];
-    let mut values = node.inputs.iter().filter(|&&id| graph.constant(id).is_none()).chain(&node.outputs);
-    matches!(fate, Fate::Stays) && values.any(|&id| graph.values[id].tensor_type.dtype.is_float())
+    let is_float = |id: &ValueId| graph.values[*id].tensor_type.dtype.is_float();
+    match fates[index] {
+        Fate::Stays => node.inputs.iter().filter(|&&id| graph.constant(id).is_none()).chain(&node.outputs).any(is_float),
+        Fate::Part if !node.outputs.iter().any(is_float) => {
+            let reads =
+                |(reader, fate): (&Node, &Fate)| !matches!(fate, Fate::Part) && node.outputs.iter().any(|id| reader.inputs.contains(id));
+            node.inputs.iter().any(is_float)
+                && (graph.nodes.iter().zip(fates).any(reads) || node.outputs.iter().any(|id| graph.outputs.contains(id)))
+        }
+        _ => false,
+    }
+}
+
+/// Returns the description of a node for errors: its op, its name in the trace, and its results.
+pub(super) fn described(graph: &Graph, index: usize) -> String {
+    let Node { op, name, outputs, .. } = &graph.nodes[index];
+    let types: Vec<String> = outputs.iter().map(|&id| format!("{}", graph.values[id].tensor_type)).collect();
+    match name {
+        Some(name) => format!("{} ({name}: {})", op.def.name, types.join(", ")),
+        None => format!("{} ({})", op.def.name, types.join(", ")),
+    }
 }

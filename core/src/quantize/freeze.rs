@@ -43,8 +43,8 @@ fn products_with_weights(graph: &mut Graph) -> Result<()> {
         let ops::matmul::Attributes { transpose_a, transpose_b } = read_attributes(&node.attributes)?;
         let is_matrix = |id: ValueId| graph.constant(id).is_some_and(|kernel| kernel.dims().len() == 2 && kernel.dtype().is_float());
         if transpose_a == 0 && is_matrix(node.inputs[1]) {
-            let (inputs, outputs, name) = (node.inputs.clone(), node.outputs.clone(), node.name.clone());
-            graph.nodes[index] = Node { name, ..Node::new(&ops::dense::OP, alloc::vec![transpose_b], inputs, outputs) };
+            let (op, attributes) = (&ops::dense::OP, alloc::vec![transpose_b]);
+            graph.nodes[index] = Node { op, attributes, ..node.clone() };
         }
     }
     Ok(())

@@ -11,8 +11,9 @@ use crate::ops::{self, code, tables};
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Graph, Node, ValueId};
-use crate::tensor::scope::{Scope, ScopeHandle};
+use crate::tensor::scope::{DeviceScope, Scope, ScopeHandle};
 use crate::trace::replay::emit;
+use alloc::format;
 use alloc::vec::Vec;
 
 /// A graph whose nodes are being emitted.
@@ -48,9 +49,14 @@ impl<'a> Lowering<'a> {
                 self.int8[id] = Some((input.with_quantization(quantization)?, quantization));
             }
         }
-        for (node, fate) in graph.nodes.iter().zip(&plan.fates) {
+        for (index, (node, fate)) in graph.nodes.iter().zip(&plan.fates).enumerate() {
+            let scope = self.scope.clone();
+            let around = node.name.as_deref().and_then(|name| name.rsplit_once('/'));
+            let _named = around.map(|(around, _)| scope.name_scope(around));
+            let _there = DeviceScope::at(scope.recorder.device(), node.device);
+            let wrong = |error| Error::message(format!("cannot quantize {}: {error}", forms::described(graph, index)));
             match fate {
-                Fate::Int8(site) => (site.form)(&mut self, node, site)?,
+                Fate::Int8(site) => (site.form)(&mut self, node, site).map_err(wrong)?,
                 Fate::Part => (),
                 Fate::Stays => self.stay(node)?,
             }
@@ -123,9 +129,9 @@ impl<'a> Lowering<'a> {
         Ok(value)
     }
 
-    /// True if a value was computed in float and not in int8.
+    /// True if a node computed a value in float and not in int8.
     fn is_float(&self, id: ValueId) -> bool {
-        self.plain[id].is_some() && self.int8[id].is_none()
+        self.plan.makers[id].is_some() && self.plain[id].is_some() && self.int8[id].is_none()
     }
 
     /// Returns an f32 value as int8.
@@ -134,7 +140,8 @@ impl<'a> Lowering<'a> {
             return Ok(value.clone());
         }
         let value = if let Some(constant) = self.graph.constant(id) {
-            self.quantized_constant(constant)?
+            let quantization = self.ranges[id].quantization();
+            (constant.quantize(DType::I8, quantization)?, quantization)
         } else if self.plan.roots[id] != id {
             self.table(id)?
         } else {

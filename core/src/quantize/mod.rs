@@ -27,7 +27,7 @@
 //!
 //! | in the float function | in int8 |
 //! |---|---|
-//! | convolutions and dense layers with constant or variable weights | one op, with the normalization, the bias and the relu after it |
+//! | convolutions and dense layers whose weights are constants or variables | one op, with the normalization, bias and relu after it |
 //! | products of matrices, sums, differences, products, reductions, pooling, softmax, concatenation, selection, moved elements | one op |
 //! | functions of one tensor, element by element, such as GELU | one table of 256 entries for all of them together |
 //! | other ops, such as loops and `log_softmax` | float, between conversions: see [`Calibration::float_ops`] |
@@ -45,9 +45,10 @@ use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
 use crate::base::sync::Shared;
 use crate::function::{ConcreteFunction, Function};
+use crate::ops::code;
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
-use crate::tensor::graph::{Graph, Node};
+use crate::tensor::graph::{Graph, ValueId};
 use crate::tensor::scope::Scope;
 use crate::trace::eager::Eager;
 use crate::trace::replay::emit;
@@ -90,6 +91,29 @@ struct Model {
     name: String,
     graph: Graph,
     plan: Plan,
+    /// The role of each value.
+    roles: Vec<Role>,
+}
+
+/// The role of a value, which determines how its range is observed.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Number,
+    /// Score of a softmax.
+    Score,
+    /// No f32, or a padded image before a pooling, where a padding with −∞ has no effect.
+    Other,
+}
+
+impl Role {
+    fn of(graph: &Graph, plan: &Plan, id: ValueId) -> Role {
+        let padded = || plan.makers[id].is_some_and(|maker| graph.nodes[maker].op.def.code == code::pad);
+        match graph.values[id].tensor_type.dtype {
+            DType::F32 if forms::are_scores(graph, id) => Role::Score,
+            DType::F32 if !padded() || !forms::only_maxima_read(graph, id) => Role::Number,
+            _ => Role::Other,
+        }
+    }
 }
 
 impl Calibration {
@@ -99,8 +123,12 @@ impl Calibration {
     pub fn new(function: &ConcreteFunction) -> Result<Calibration> {
         let graph = freeze::freeze(function)?;
         let plan = Plan::new(&graph);
-        let ranges = alloc::vec![Range::EMPTY; graph.values.len()];
-        let model = Shared::new(Model { name: function.name().into(), graph, plan });
+        let roles: Vec<Role> = (0..graph.values.len()).map(|id| Role::of(&graph, &plan, id)).collect();
+        let constant = |id| graph.constant(id).filter(|_| roles[id] == Role::Number);
+        // A constant that is not finite, such as a mask, has no range.
+        let range = |id| constant(id).and_then(|constant| Range::of(constant).ok()).unwrap_or(Range::EMPTY);
+        let ranges = (0..graph.values.len()).map(range).collect();
+        let model = Shared::new(Model { name: function.name().into(), graph, plan, roles });
         Ok(Calibration { model, device: function.device().clone(), ranges, samples: 0 })
     }
 
@@ -118,7 +146,7 @@ impl Calibration {
         self.check(inputs)?;
         let mut ranges = self.ranges.clone();
         let scope = Eager::new(&self.device).handle();
-        let mut values: Vec<Option<Tensor>> = graph.values.iter().enumerate().map(|(id, _)| graph.constant(id).cloned()).collect();
+        let mut values: Vec<Option<Tensor>> = (0..graph.values.len()).map(|id| graph.constant(id).cloned()).collect();
         for (&id, input) in graph.inputs.iter().zip(inputs) {
             self.widen(&mut ranges, id, input).map_err(|error| Error::message(format!("cannot quantize an input: {error}")))?;
             values[id] = Some(input.clone());
@@ -126,7 +154,7 @@ impl Calibration {
         for (index, node) in graph.nodes.iter().enumerate() {
             let operands = node.inputs.iter().map(|&id| values[id].clone().ok_or(Error::Internal)).collect::<Result<Vec<Tensor>>>()?;
             for (&id, output) in node.outputs.iter().zip(emit(node, Some(&scope), &operands)?) {
-                let wrong = |error| Error::message(format!("cannot quantize {}: {error}", self.described(index)));
+                let wrong = |error| Error::message(format!("cannot quantize {}: {error}", forms::described(graph, index)));
                 self.widen(&mut ranges, id, &output).map_err(wrong)?;
                 values[id] = Some(output);
             }
@@ -149,32 +177,26 @@ impl Calibration {
     }
 
     fn widen(&self, ranges: &mut [Range], id: usize, value: &Tensor) -> Result<()> {
-        if value.dtype() == DType::F32 {
-            ranges[id] = ranges[id].or(Range::of(value)?);
-        }
+        ranges[id] = ranges[id].or(match self.model.roles[id] {
+            Role::Number => Range::of(value)?,
+            Role::Score => Range::of_scores(value)?,
+            Role::Other => Range::EMPTY,
+        });
         Ok(())
     }
 
-    /// Returns the ops that have no int8 form and stay in float, each with its name in the trace and its result.
+    /// Returns the ops that have no int8 form and stay in float, each with its name in the trace and its result. Functions of such a
+    /// result, element by element, can also stay in float.
     pub fn float_ops(&self) -> Vec<String> {
         let Model { graph, plan, .. } = &*self.model;
-        let stays = |index: &usize| forms::stays_in_float(graph, *index, &plan.fates[*index]);
-        (0..graph.nodes.len()).filter(stays).map(|index| self.described(index)).collect()
-    }
-
-    fn described(&self, index: usize) -> String {
-        let Model { graph, .. } = &*self.model;
-        let Node { op, name, outputs, .. } = &graph.nodes[index];
-        let types: Vec<String> = outputs.iter().map(|&id| format!("{}", graph.values[id].tensor_type)).collect();
-        match name {
-            Some(name) => format!("{} ({name}: {})", op.def.name, types.join(", ")),
-            None => format!("{} ({})", op.def.name, types.join(", ")),
-        }
+        let stays = |index: &usize| forms::stays_in_float(graph, &plan.fates, *index);
+        (0..graph.nodes.len()).filter(stays).map(|index| forms::described(graph, index)).collect()
     }
 
     /// Returns the quantized function, with the arguments and results of the float one in the same order.
     ///
-    /// A sum has the bits of TensorFlow Lite's reference kernels. Concatenated tensors get one scale.
+    /// Each int8 op has the bits of TensorFlow Lite's reference kernel. Tensors that are concatenated get one scale, where their ops
+    /// leave it open. A mask of large negative numbers before a softmax does not widen the scale of the scores.
     ///
     /// Fails if no sample was observed, if the element types of `options` are not f32 or i8, and if ops would stay in float that
     /// `options` does not permit; the error lists all of them.
@@ -189,7 +211,7 @@ impl Calibration {
         }
         let stay = self.float_ops();
         if !float_ops && !stay.is_empty() {
-            return Err(Error::message(format!("{} ops have no int8 form:\n  {}", stay.len(), stay.join("\n  "))));
+            return Err(Error::message(format!("ops without an int8 form:\n  {}", stay.join("\n  "))));
         }
         let arguments = argument_types(&model.graph, input == DType::I8).map(Tensor::symbolic).collect();
         let name = model.name.clone();
@@ -199,19 +221,31 @@ impl Calibration {
         Function::new(body).named(&name).concrete(scope, &arguments)
     }
 
-    /// Returns the ranges, in which tensors that are concatenated have that of the result.
+    /// Returns the ranges that determine the scales. Tensors that are concatenated have the range of the result. The operands of a sum of
+    /// scores have no larger one than it needs.
     fn joined(&self) -> Vec<Range> {
-        let Model { graph, .. } = &*self.model;
-        let mut ranges = self.ranges.clone();
+        let Model { graph, roles, .. } = &*self.model;
+        let (mut ranges, uses) = (self.ranges.clone(), graph.uses());
         for node in graph.nodes.iter().rev() {
             let Some(&result) = node.outputs.first() else { continue };
             let parts = match node.op.def.code {
-                crate::ops::code::concat => &node.inputs[..],
+                code::concat => &node.inputs[..],
                 _ if forms::moves(node) => node.inputs.get(..1).unwrap_or(&[]),
                 _ => &[],
             };
             for &part in parts {
                 ranges[part] = ranges[part].or(ranges[result]);
+            }
+            let is_sum = matches!(node.op.def.code, code::add | code::sub) && !ranges[result].is_empty();
+            if let (true, &[left, right]) = (is_sum && roles[result] == Role::Score, &node.inputs[..]) {
+                let signed = |range: Range| if node.op.def.code == code::sub { range.negated() } else { range };
+                let (a, b) = (ranges[left], signed(ranges[right]));
+                if uses[left] == 1 {
+                    ranges[left] = a.within(ranges[result], b);
+                }
+                if uses[right] == 1 {
+                    ranges[right] = signed(b.within(ranges[result], a));
+                }
             }
         }
         ranges

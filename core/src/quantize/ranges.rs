@@ -32,6 +32,47 @@ impl Range {
         })
     }
 
+    /// Returns the range of the scores of a softmax along the last axis. Scores that a mask has lowered by more than 1000, also to −∞,
+    /// count as 16 below the greatest of their row, where int8 already has the probability 0. Rows that are masked as a whole do not
+    /// count. Fails for NaN and +∞.
+    pub(super) fn of_scores(tensor: &Tensor) -> Result<Range> {
+        let (scores, length) = (tensor.to_vec::<f32>()?, tensor.dims().last().map_or(1, |&dim| dim as usize).max(1));
+        if let Some(wrong) = scores.iter().find(|score| score.is_nan() || **score == f32::INFINITY) {
+            return Err(Error::message(format!("an element is {wrong}, which has no int8")));
+        }
+        let mut range = Range::EMPTY;
+        for row in scores.chunks(length) {
+            let greatest = row.iter().fold(f32::NEG_INFINITY, |greatest, &score| if score > greatest { score } else { greatest });
+            if greatest < MASKED {
+                continue;
+            }
+            for &score in row {
+                let counted = if score < greatest + MASKED { greatest - 16.0 } else { score };
+                range = range.or(Range { least: counted, greatest: counted });
+            }
+        }
+        Ok(range)
+    }
+
+    /// Returns the part of this range that an operand of a sum needs if the sum has the range `sum` and the other operand the range
+    /// `other`: beyond it, the sum has left its own range.
+    pub(super) fn within(self, sum: Range, other: Range) -> Range {
+        let (low, high) = (sum.least - other.greatest, sum.greatest - other.least);
+        let least = if self.least < low { low } else { self.least };
+        let greatest = if self.greatest > high { high } else { self.greatest };
+        Range { least, greatest }
+    }
+
+    /// Returns the range of the negated numbers.
+    pub(super) fn negated(self) -> Range {
+        Range { least: -self.greatest, greatest: -self.least }
+    }
+
+    /// True if there is no number in the range.
+    pub(super) fn is_empty(self) -> bool {
+        self.least > self.greatest
+    }
+
     /// Returns the scale and zero point of int8 elements that cover this range and 0, as TensorFlow Lite's converter chooses them.
     pub(super) fn quantization(self) -> Quantization {
         let Range { least, greatest } = self.or(Range { least: 0.0, greatest: 0.0 });
@@ -45,6 +86,9 @@ impl Range {
         Quantization { scale: scale as f32, zero_point: libm::round(zero_point) as i32 }
     }
 }
+
+/// Scores that are less than this are masked.
+const MASKED: f32 = -1000.0;
 
 /// The weights of an op with int8 elements, and its bias.
 pub(super) struct Weights {
@@ -97,6 +141,20 @@ mod tests {
         assert_eq!([Range::EMPTY.quantization(), Range { least: 0.0, greatest: 1e-44 }.quantization()], [none; 2]);
         // TensorFlow Lite's converter gives these to the range of a relu6.
         assert_eq!(Range { least: 0.0, greatest: 6.0 }.quantization(), Quantization { scale: 6.0 / 255.0, zero_point: -128 });
+    }
+
+    #[test]
+    fn masked_scores_do_not_widen_a_range() {
+        let of = |scores: &[f32]| {
+            let rows = (scores.len() / 3) as u32;
+            Range::of_scores(&Tensor::new(&crate::ops::portable_cpu(), scores, &[rows, 3]).unwrap())
+        };
+        assert_eq!(of(&[1.0, -30.0, 2.0]), Ok(Range { least: -30.0, greatest: 2.0 }));
+        assert_eq!(of(&[1.0, -2e38, 2.0, -1e9, 5.0, f32::NEG_INFINITY]), Ok(Range { least: -14.0, greatest: 5.0 }));
+        assert_eq!(of(&[-2e38; 3]), Ok(Range::EMPTY));
+        assert!(of(&[1.0, f32::NAN, 2.0]).is_err() && of(&[1.0, f32::INFINITY, 2.0]).is_err());
+        let (sum, other) = (Range { least: -14.0, greatest: 5.0 }, Range { least: -4.0, greatest: 6.0 });
+        assert_eq!(Range { least: -1e9, greatest: 0.0 }.within(sum, other), Range { least: -20.0, greatest: 0.0 });
     }
 
     #[test]

@@ -84,6 +84,17 @@ fn ops_have_their_forms() {
     check(|_, x| Tensor::concat(&[x.clone(), x.reshape(&[3, 4])?.slice(&[0, 1], &[-1, 2])?], 1), &[3, 4], &["strided_slice", "concat"]);
     check(|_, x| Tensor::concat(&[x.clone(), x.mul_scalar(-3.0)?], 1), &[3, 4], &["lookup", "concat"]);
     check(|_, x| Tensor::concat(&[x.clone(), x.softmax(-1)?], 1), &[3, 4], &["quantized_softmax", "requantize", "concat"]);
+    let odd: Body = |_, x| {
+        let odd: Vec<i32> = (0..12).map(|at| at % 2).collect();
+        let odd = Tensor::new(&device(), &odd, &[3, 4])?.equal(&Tensor::scalar(&device(), 1i32))?;
+        odd.select(&x, &x.mean(&[0], true)?)
+    };
+    check(odd, &[3, 4], &["quantized_mean", "requantize", "requantize", "select"]);
+    check(|_, x| x.minimum(&x.max(&[1], true)?.neg()?), &[3, 4], &["max", "requantize", "lookup", "requantize", "minimum"]);
+    check(|_, x| x.gather(&Tensor::new(&device(), &[2, 0], &[2])?, 0)?.min(&[1], false), &[3, 4], &["gather", "min"]);
+    check(|_, x| samples(&[2, 3], 1)[0].matmul(&x)?.matmul_with(&x, false, true), &[3, 4], &["quantized_matmul", "quantized_matmul"]);
+    check(|_, x| x.dense(&samples(&[4, 2], 1)[0], None)?.reshape(&[2]), &[1, 1, 4], &["quantized_dense", "reshape"]);
+    check(|_, x| x.dense(&samples(&[4, 2], 1)[0], None), &[4], &["quantized_dense"]);
     check(|_, x| x.maximum(&x.mean(&[1], true)?), &[3, 4], &["quantized_mean", "requantize", "requantize", "maximum"]);
     let pooled: Body =
         |_, x| x.max_pool2d([2, 2], [2, 2], ops::conv2d::Padding::Same)?.avg_pool2d([2, 2], [1, 1], ops::conv2d::Padding::Valid);
@@ -130,8 +141,75 @@ fn ops_without_a_form_stay_in_float() {
     let ops: Vec<&str> = function.traced().nodes.iter().map(|node| node.op.def.name).collect();
     assert_eq!(ops, ["log_softmax", "quantize", "lookup", "quantize", "quantized_add", "dequantize"]);
     let strict = Options { float_ops: false, ..Options::default() };
-    let text = "1 ops have no int8 form:\n  log_softmax (LogSoftmax: f32[3,4])";
+    let text = "ops without an int8 form:\n  log_softmax (LogSoftmax: f32[3,4])";
     assert_eq!(refused(calibration.quantize(&scope, &strict)), text);
+}
+
+#[test]
+fn comparisons_of_floats_are_listed() {
+    let samples = samples(&[3, 4], 5);
+    let body = |_: &dyn Scope, x: Tensor| x.less(&x.like(0.5)?)?.select(&x.mean(&[0], true)?.broadcast_to(&[3, 4])?, &x.neg()?);
+    let calibration = calibrated(body, &samples);
+    assert_eq!(calibration.float_ops(), ["less (Less: bool[3,4])"]);
+    assert!(refused(calibration.quantize(&Eager::new(&device()), &INT8)).contains("less"));
+    // A function between a float argument and a float result is a table, as between integers.
+    let gelu = calibrated(|_: &dyn Scope, x: Tensor| x.gelu(false), &samples);
+    let function = gelu.quantize(&Eager::new(&device()), &Options { float_ops: false, ..Options::default() }).unwrap();
+    let ops: Vec<&str> = function.traced().nodes.iter().map(|node| node.op.def.name).collect();
+    assert_eq!(ops, ["quantize", "lookup", "dequantize"]);
+}
+
+#[test]
+fn masked_scores_keep_their_scale() {
+    fn mask() -> Tensor {
+        let seen = |at: usize| if at % 4 > at / 4 { f32::from_bits(0xff00_0000) } else { 0.0 };
+        Tensor::new(&device(), &core::array::from_fn::<f32, 12, _>(seen), &[3, 4]).unwrap()
+    }
+    let added: Body = |_, x| x.add(&x.mean(&[0], true)?)?.add(&mask())?.softmax(-1);
+    let subtracted: Body = |_, x| x.add(&x.mean(&[0], true)?)?.sub(&mask().neg()?)?.softmax(-1);
+    let selected: Body = |_, x| {
+        let seen = mask().equal(&Tensor::scalar(&device(), 0.0f32))?;
+        seen.select(&x.add(&x.mean(&[0], true)?)?, &x.like(f64::NEG_INFINITY)?.broadcast_to(&[3, 4])?)?.softmax(-1)
+    };
+    for body in [added, subtracted, selected] {
+        let (ops, error) = quality(body, &samples(&[3, 4], 20));
+        assert!(error < 0.05, "{ops:?}: the error is {error} of the range");
+    }
+}
+
+#[test]
+fn paddings_keep_their_value() {
+    let far: Body = |_, x| x.mul(&x)?.pad(&[(1, 0), (0, 2)], ops::pad::PadMode::Constant(-9.0));
+    check(far, &[3, 4], &["lookup", "requantize", "pad"]);
+    let around = ops::conv2d::Padding::Explicit { top: 1, bottom: 1, left: 1, right: 1 };
+    let calibration = calibrated(move |_: &dyn Scope, x: Tensor| x.max_pool2d([3, 3], [2, 2], around), &samples(&[1, 5, 5, 2], 5));
+    let function = calibration.quantize(&Eager::new(&device()), &INT8).unwrap();
+    let ops: Vec<&str> = function.traced().nodes.iter().map(|node| node.op.def.name).collect();
+    assert_eq!(ops, ["pad", "max_pool2d"]);
+    let (x, y) = interface(&function);
+    for sample in samples(&[1, 5, 5, 2], 5) {
+        let integers = sample.quantize(DType::I8, x).unwrap();
+        let want = integers.dequantize(x).unwrap().max_pool2d([3, 3], [2, 2], around).unwrap().to_vec::<f32>();
+        assert_eq!(function.run(&[integers]).unwrap()[0].dequantize(y).unwrap().to_vec::<f32>(), want);
+    }
+}
+
+#[test]
+fn effects_and_reciprocals_are_named() {
+    let samples = samples(&[3, 4], 5);
+    let kernel = Tensor::full(&device(), 0.5f32, &[4, 2]).unwrap();
+    let printed = move |scope: &dyn Scope, x: Tensor| {
+        let y = x.dense(&kernel, None)?;
+        y.check_numerics("y")?;
+        let _ = scope;
+        y.relu()
+    };
+    let calibration = calibrated(printed, &samples);
+    assert!(calibration.quantize(&Eager::new(&device()), &Options::default()).is_ok());
+    let zeros = [Tensor::full(&device(), 0.0f32, &[2]).unwrap()];
+    let tiny = |_: &dyn Scope, x: Tensor| x.div(&Tensor::new(&device(), &[1e-40f32, 1.0], &[2])?);
+    let text = refused(calibrated(tiny, &zeros).quantize(&Eager::new(&device()), &Options::default()));
+    assert!(text.starts_with("cannot quantize div (RealDiv: f32[2]): an element is inf"), "{text}");
 }
 
 #[test]

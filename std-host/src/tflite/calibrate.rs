@@ -51,14 +51,18 @@ impl Model {
         artifact.to_bytes()
     }
 
-    /// Returns the operators of the main subgraph that have quantized tensors.
+    /// Returns the operators that have quantized tensors.
     pub(super) fn quantized_operators(&self) -> Vec<Unsupported> {
-        let Some(graph) = self.parsed().subgraphs.first() else { return Vec::new() };
-        let quantized = |(at, operator)| {
-            let node = Node { model: self.parsed(), graph, subgraph: 0, operator };
+        let model = self.parsed();
+        let graphs = model.subgraphs.iter().enumerate();
+        let nodes = graphs.flat_map(|(subgraph, graph)| {
+            let node = move |(at, operator)| (at, Node { model, graph, subgraph, operator });
+            graph.operators.iter().enumerate().map(node)
+        });
+        let quantized = |(at, node): (usize, Node<'_>)| {
             let tensor = node.tensors().find(|tensor| is_quantized(tensor))?;
             Some(node.refused(at, format!("its tensor {:?} is {} with a scale", tensor.name, tensor.kind)))
         };
-        graph.operators.iter().enumerate().filter_map(quantized).collect()
+        nodes.filter_map(quantized).collect()
     }
 }

@@ -1,12 +1,19 @@
 //! Post-training quantization: the integers of TensorFlow's converter, the bits of a device, and the accuracy of a trained network.
 
+use gradlet::datasets::digits::{self, Digits};
 use gradlet::function::ConcreteFunction;
 use gradlet::io::npy;
+use gradlet::layers::{BatchNormalization, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, ReLU, Sequential};
+use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::quantize::{Calibration, Options};
 use gradlet::tflite::{Model, Signature, TensorInfo};
-use gradlet::{DType, Eager, Quantization, Tensor, portable_cpu};
+use gradlet::train;
+use gradlet::{DType, Eager, Function, Program, Quantization, Result, Scope, Session, Shape, Tensor, ops, portable_cpu};
+use gradlet_core::device::AlignedBytes;
 use std::path::Path;
+use std::sync::Arc;
 
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/quantize");
 const INT8: Options = Options { input: DType::I8, output: DType::I8, float_ops: false };
 
 /// Models to which TensorFlow's converter gives the same integers.
@@ -76,7 +83,85 @@ fn error(got: &[Tensor], want: &[Tensor], scales: &[Quantization]) -> f64 {
     got.iter().zip(want).zip(scales).map(of).sum()
 }
 
+/// A device runs the artifacts with packed filters, a host the functions with plain ones.
+#[test]
+fn a_device_computes_the_bits_of_the_host() {
+    let (folder, scope) = (Path::new(FIXTURES), Eager::new(&portable_cpu()));
+    for name in EQUAL.into_iter().chain(NEAR) {
+        let (calibration, samples) = calibrated(folder, name);
+        let model = Model::open(folder.join(format!("{name}_float32.tflite"))).unwrap();
+        for options in [Options::default(), INT8] {
+            let bytes = model.export_quantized(&calibration, &options).unwrap();
+            let function = calibration.quantize(&scope, &options).unwrap();
+            let program = Program::load(&bytes, ops::KERNELS, &["infer"]).unwrap();
+            let (mut arena, infer) = (AlignedBytes::zeroed(program.arena_bytes()), program.signature("infer").unwrap());
+            let mut session = Session::new(&program, &mut arena).unwrap();
+            for sample in &samples {
+                let argument = |(at, x): (usize, &Tensor)| match session.input_quantization(infer, at).unwrap() {
+                    Some(quantization) => x.quantize(DType::I8, quantization).unwrap(),
+                    None => x.clone(),
+                };
+                let arguments: Vec<Tensor> = sample.iter().enumerate().map(argument).collect();
+                for (at, x) in arguments.iter().enumerate() {
+                    session.input_bytes_mut(infer, at).unwrap().copy_from_slice(&x.bytes().unwrap());
+                }
+                session.run(infer).unwrap();
+                for (at, want) in function.run(&arguments).unwrap().iter().enumerate() {
+                    assert_eq!(session.output_bytes(infer, at).unwrap(), &*want.bytes().unwrap(), "{name}, output {at}");
+                }
+            }
+        }
+    }
+}
+
+/// A network that has learnt digits keeps its accuracy within half a point.
+#[test]
+fn digits_in_int8() -> Result<()> {
+    let (train, test) = digits::load(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k"))).unwrap();
+    let scope = Eager::with_seed(&portable_cpu(), 4);
+    let images = |digits: &Digits, from: usize, count: usize| {
+        let pixels = digits.images[from * 784..(from + count) * 784].iter().map(|&pixel| f32::from(pixel) / 255.0).collect::<Vec<f32>>();
+        Tensor::new(&scope.device(), &pixels, &[count as u32, 28, 28, 1])
+    };
+    let normalized = |layers: Sequential, filters, stride| {
+        let layers = layers.with(Conv2D::new(filters, [3, 3]).strides([stride, stride]));
+        layers.with(BatchNormalization::default().momentum(0.8)).with(ReLU::default())
+    };
+    let layers = normalized(Sequential::new(), 6, 2).with(MaxPool2D::new([2, 2]));
+    let model = Arc::new(normalized(layers, 12, 1).with(Flatten).with(Dense::new(10)));
+    model.build(&scope, &Shape::new(&[1, 28, 28, 1])?)?;
+    let adam = Arc::new(Adam::new(0.01));
+    adam.build(&scope, &*model)?;
+    let step = train::step(&model, adam, model.trainable_variables());
+    for batch in 0..60 {
+        let from = batch % 50 * 32;
+        let labels: Vec<i32> = train.labels[from..from + 32].iter().map(|&label| label.into()).collect();
+        let labels = Tensor::new(&scope.device(), &labels, &[32])?;
+        step.call(&scope.with_training(true), (images(&train, from, 32)?, labels))?;
+    }
+
+    let infer = Function::new(move |scope: &dyn Scope, x: Tensor| model.call(scope, &x)).named("infer");
+    let float = infer.concrete(&scope, &images(&test, 0, 100)?)?;
+    let mut calibration = Calibration::new(&float)?;
+    calibration.observe(&[images(&train, 0, 100)?])?;
+    let int8 = calibration.quantize(&scope, &Options { float_ops: false, ..Options::default() })?;
+    let ops: Vec<&str> = int8.traced().nodes.iter().map(|node| node.op.def.name).collect();
+    let layers = ["quantized_conv2d", "max_pool2d", "quantized_conv2d", "reshape", "quantized_dense"];
+    assert_eq!(ops, [&["quantize"], &layers[..], &["dequantize"]].concat());
+    let accuracy = |function: &ConcreteFunction| -> Result<f64> {
+        let mut right = 0;
+        for from in (0..1000).step_by(100) {
+            let classes = function.run(&[images(&test, from, 100)?])?[0].argmax(-1, DType::I32)?.to_vec::<i32>()?;
+            right += classes.iter().zip(&test.labels[from..]).filter(|(class, label)| **class == i32::from(**label)).count();
+        }
+        Ok(right as f64 / 10.0)
+    };
+    let (float, int8) = (accuracy(&float)?, accuracy(&int8)?);
+    assert!(float > 85.0 && (float - int8).abs() <= 0.5, "{float} % in float, {int8} % in int8");
+    Ok(())
+}
+
 #[test]
 fn quantized_models_are_those_of_tensorflow() {
-    check(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/quantize")));
+    check(Path::new(FIXTURES));
 }
