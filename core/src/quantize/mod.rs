@@ -138,6 +138,7 @@ impl Calibration {
     }
 
     /// Runs the function on one more sample, and records the ranges of its tensors. About 100 samples of real data are usual.
+    /// They can be on any device.
     ///
     /// Fails unless the inputs have the function's types. Fails if an element of a tensor is not finite, and names the op that computed
     /// it. The sample then does not count.
@@ -149,7 +150,7 @@ impl Calibration {
         let mut values: Vec<Option<Tensor>> = (0..graph.values.len()).map(|id| graph.constant(id).cloned()).collect();
         for (&id, input) in graph.inputs.iter().zip(inputs) {
             self.widen(&mut ranges, id, input).map_err(|error| Error::message(format!("cannot quantize an input: {error}")))?;
-            values[id] = Some(input.clone());
+            values[id] = Some(input.brought(&self.device)?);
         }
         for (index, node) in graph.nodes.iter().enumerate() {
             let operands = node.inputs.iter().map(|&id| values[id].clone().ok_or(Error::Internal)).collect::<Result<Vec<Tensor>>>()?;
