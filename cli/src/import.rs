@@ -2,16 +2,16 @@
 
 use crate::firmware::{Cpu, c_file, write_c};
 use crate::measure::Measure;
-use crate::{print, samples};
+use crate::print;
+use crate::samples::{self, InferenceType};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use gradlet::artifact::describe::Description;
 use gradlet::artifact::inspect;
 use gradlet::device::AlignedBytes;
 use gradlet::io::write_whole;
-use gradlet::quantize::Options;
 use gradlet::tflite::{self, Model};
-use gradlet::{DType, Eager, portable_cpu};
+use gradlet::{Eager, portable_cpu};
 use std::path::PathBuf;
 
 /// Import a model of TensorFlow Lite as an artifact that a firmware can run
@@ -99,15 +99,6 @@ enum Rounding {
     TflmF32Scales,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum InferenceType {
-    /// Integers, which the firmware converts
-    #[default]
-    Int8,
-    /// Floats, which the model converts
-    Float32,
-}
-
 impl Import {
     fn model(&self) -> Result<Model> {
         let rounding = match self.rounding {
@@ -129,15 +120,8 @@ impl Import {
 
     fn quantized(&self, model: &Model, quiet: bool) -> Result<AlignedBytes> {
         let mut calibration = model.calibration(self.batch)?;
-        samples::each(&self.quantize, calibration.inputs(), quiet, |sample| calibration.observe(sample))?;
-        for op in calibration.float_ops() {
-            eprintln!("warning: {}: it stays in float: {op}", self.file.display());
-        }
-        let dtype = match self.inference_type {
-            InferenceType::Int8 => DType::I8,
-            InferenceType::Float32 => DType::F32,
-        };
-        Ok(model.export_quantized(&calibration, &Options { input: dtype, output: dtype, ..Options::default() })?)
+        samples::observe(&mut calibration, &self.quantize, &self.file, quiet)?;
+        Ok(model.export_quantized(&calibration, &self.inference_type.options())?)
     }
 
     pub fn run(&self, quiet: bool) -> Result<()> {

@@ -2,6 +2,7 @@
 //! TFRecord files.
 
 mod ckpt;
+mod convert;
 mod devices;
 mod export;
 mod firmware;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
     "  gradlet train cnn --data data/mnist10k --weights cnn.safetensors\n",
     "  gradlet export cnn --weights cnn.safetensors --output cnn.grdl --rust model.rs\n",
     "  gradlet import kws.tflite --output kws.grdl --rust model.rs\n",
+    "  gradlet convert cnn.grdl --output cnn.tflite\n",
     "  gradlet run cnn.grdl infer --input x=digits:data/mnist10k:0\n",
     "  gradlet inspect cnn.grdl --svg arena.svg\n",
     "  gradlet monitor --port /dev/ttyUSB0 --logdir logs\n",
@@ -55,6 +57,7 @@ enum Command {
     Train(train::Train),
     Export(export::Export),
     Import(import::Import),
+    Convert(convert::Convert),
     Run(run::Run),
     Inspect(inspect::Inspect),
     Monitor(monitor::Watch),
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Train(train) => train.run(cli.quiet),
         Command::Export(export) => export.run(cli.quiet),
         Command::Import(import) => import.run(cli.quiet),
+        Command::Convert(convert) => convert.run(cli.quiet),
         Command::Run(run) => run.run(),
         Command::Inspect(inspect) => inspect.run(cli.quiet),
         Command::Monitor(monitor) => monitor.run(cli.quiet),

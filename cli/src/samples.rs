@@ -1,14 +1,46 @@
 //! Samples of a model's inputs, from NumPy files.
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use gradlet::io::npy;
+use gradlet::quantize::{Calibration, Options};
 use gradlet::{DType, Tensor, TensorType, portable_cpu};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+/// Element type of the inputs and outputs of a quantized model.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum InferenceType {
+    /// Integers, which the caller converts
+    #[default]
+    Int8,
+    /// Floats, which the model converts
+    Float32,
+}
+
+impl InferenceType {
+    /// Returns the settings of the quantization.
+    pub fn options(self) -> Options {
+        let dtype = match self {
+            InferenceType::Int8 => DType::I8,
+            InferenceType::Float32 => DType::F32,
+        };
+        Options { input: dtype, output: dtype, ..Options::default() }
+    }
+}
+
+/// Observes the samples in `files`, and warns of the ops of the model `of` that stay in float.
+pub fn observe(calibration: &mut Calibration, files: &[PathBuf], of: &Path, quiet: bool) -> Result<()> {
+    each(files, calibration.inputs(), quiet, |sample| calibration.observe(sample))?;
+    for op in calibration.float_ops() {
+        eprintln!("warning: {}: it stays in float: {op}", of.display());
+    }
+    Ok(())
+}
+
 /// Calls `use_sample` with each sample in the files, which belong to inputs of these types. The first axis of a file counts the samples.
-pub fn each(
+fn each(
     files: &[PathBuf],
     inputs: Vec<TensorType>,
     quiet: bool,

@@ -10,9 +10,12 @@
 //!
 //! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] with [`offsets`] and, for a host, [`fuse`] with
 //! [`neighbours`]. For a device, it uses [`pools`].
+//!
+//! Apart from these stages, [`freeze`] makes variables constants, for quantization and for other formats.
 
 pub(crate) mod assignments;
 pub(crate) mod divide;
+pub(crate) mod freeze;
 pub mod fuse;
 pub(crate) mod inline;
 pub(crate) mod lifetimes;

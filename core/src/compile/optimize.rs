@@ -124,7 +124,10 @@ fn simplify(graph: &mut Graph) -> bool {
             let even = from.dtype == to.dtype && from.shape.elements() == to.shape.elements();
             let moves_nothing = matches!(node.op.keeps, Keeps::Where(holds) if even && holds(&node.attributes, from.shape.dims()));
             let same = moves_nothing || matches!(node.op.keeps, Keeps::SameType | Keeps::Always) || by_neutral(graph, &node);
-            if from == to && same && !assigned.contains(&output) {
+            let scales = [input, output].map(|id| graph.values[id].quantization.as_deref());
+            // A view with another scale has no cost, and its readers compute with this scale.
+            let rescales = node.op.is_view() && scales.iter().all(Option::is_some) && scales[0] != scales[1];
+            if from == to && same && !rescales && !assigned.contains(&output) {
                 instead[output] = input;
                 changed = true;
                 continue;

@@ -5,6 +5,7 @@ use crate::base::error::Result;
 use crate::base::shape::TensorType;
 use crate::base::sync::Shared;
 use crate::compile::divide::divide;
+use crate::compile::freeze::freeze;
 use crate::compile::optimize::{localize, optimize};
 use crate::compile::plan::Fusion;
 use crate::host::divided::Divided;
@@ -81,6 +82,15 @@ impl ConcreteFunction {
     /// Returns the graph as it was traced.
     pub fn traced(&self) -> &Graph {
         &self.traced
+    }
+
+    /// Returns the graph with the present values of the variables as constants. Sums and products with a constant for each channel, such
+    /// as a normalization, become part of the weights of the convolution or dense layer before them, so the last bits can differ.
+    ///
+    /// Fails if the function changes a variable, as a training step does, and if a constant cannot be computed.
+    #[doc(alias = "convert_variables_to_constants_v2")]
+    pub fn frozen(&self) -> Result<Graph> {
+        freeze(&self.name, &self.traced)
     }
 
     /// Returns the function's name.

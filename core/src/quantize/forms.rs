@@ -1,6 +1,5 @@
 //! The int8 forms of float ops.
 
-use super::freeze::is_layer;
 use super::lower::Lowering;
 use super::plan::{Fate, Site};
 use super::ranges::Weights;
@@ -8,6 +7,7 @@ use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::read_attributes;
 use crate::base::quantization::Quantization;
+use crate::compile::freeze::is_layer;
 use crate::ops::conv2d::{self, Conv2DOptions, Padding};
 use crate::ops::{self, PairQuantization, Requantization, code};
 use crate::tensor::Tensor;

@@ -198,11 +198,11 @@ impl<'a> Lowering<'a> {
         self.lookup(&x, &table, y)
     }
 
-    /// Applies a table. If each integer is its own result, as after a product with a positive number, returns `x`, which then has its own
-    /// scale and stands for numbers of the scale of `y`.
+    /// Applies a table. If each integer is its own result, as after a product with a positive number, returns a view of `x` with the scale
+    /// of `y`.
     fn lookup(&self, x: &Tensor, table: &[i8], y: Quantization) -> Result<(Tensor, Quantization)> {
         if x.dtype() == DType::I8 && table.iter().copied().eq(i8::MIN..=i8::MAX) {
-            return Ok((x.clone(), y));
+            return Ok((x.reshape(x.dims())?.with_quantization(y)?, y));
         }
         self.applied(x, table, y)
     }

@@ -33,7 +33,6 @@
 //! | other ops, such as loops and `log_softmax` | float, between conversions: see [`Calibration::float_ops`] |
 
 mod forms;
-mod freeze;
 mod lower;
 mod plan;
 mod ranges;
@@ -121,7 +120,7 @@ impl Calibration {
     ///
     /// Fails if the function changes a variable, as a training step does, and if a constant cannot be computed.
     pub fn new(function: &ConcreteFunction) -> Result<Calibration> {
-        let graph = freeze::freeze(function)?;
+        let graph = function.frozen()?;
         let plan = Plan::new(&graph);
         let roles: Vec<Role> = (0..graph.values.len()).map(|id| Role::of(&graph, &plan, id)).collect();
         let constant = |id| graph.constant(id).filter(|_| roles[id] == Role::Number);

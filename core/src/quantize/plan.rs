@@ -1,9 +1,9 @@
 //! The choice of an int8 form for each node: one op with the activation after it, a part of a table, or none.
 
 use super::forms::{self, Form};
-use super::freeze::makers;
 use crate::base::dtype::DType;
 use crate::base::quantization::Quantization;
+use crate::compile::freeze::makers;
 use crate::ops::code;
 use crate::tensor::graph::{Graph, Node, ValueId};
 use alloc::vec::Vec;

@@ -143,6 +143,12 @@ impl Engine {
         }
     }
 
+    /// Returns the function of a signature, or `None` if this is an executor.
+    pub(crate) fn function(&self, name: &str) -> Option<&ConcreteFunction> {
+        let Engine::Functions(Functions { functions, .. }) = self else { return None };
+        functions.iter().find(|compiled| compiled.name == name).map(|compiled| &compiled.function)
+    }
+
     /// Sets all variables to their initial values.
     pub(crate) fn reset(&self, program: &Program<'_>) -> Result<()> {
         match self {

@@ -6,6 +6,7 @@ use crate::files::write_whole;
 use crate::files::{FileError, FileResult};
 use gradlet_core::artifact::describe::{Description, OperandInfo, SignatureInfo};
 use gradlet_core::device::AlignedBytes;
+use gradlet_core::function::ConcreteFunction;
 use gradlet_core::runtime::program::missing_kernel;
 use gradlet_core::{Device, Error, Program, Result, Tensor, TensorType, ops};
 use std::fmt::Arguments;
@@ -288,6 +289,15 @@ impl<'l> LoadedSignature<'l> {
     /// Returns the names and types of the outputs.
     pub fn outputs(&self) -> impl Iterator<Item = (&'l str, TensorType)> + use<'l> {
         typed(&self.info.outputs)
+    }
+
+    /// Returns the signature as a function, for example to [quantize](crate::quantize) it or to convert it to
+    /// [TensorFlow Lite's format](crate::tflite::Converter).
+    ///
+    /// Fails if the artifact was only loaded: call [`Loaded::on`] first.
+    pub fn concrete(&self) -> Result<&'l ConcreteFunction> {
+        let text = "an artifact that was only loaded has no functions: choose a device for it with `on`";
+        self.loaded.engine.function(self.name()).ok_or_else(|| Error::message(text))
     }
 
     /// Runs the signature on tensors of [`cpu`](crate::compute::devices::cpu), or of the device that [`Loaded::on`] set, in the order of

@@ -25,6 +25,7 @@ mod array;
 mod calibrate;
 mod control;
 mod conv;
+mod convert;
 mod elementwise;
 mod export;
 mod linear;
@@ -50,6 +51,7 @@ use std::path::Path;
 use std::sync::Arc;
 use variables::Variables;
 
+pub use convert::Converter;
 pub use trainable::Trainable;
 
 self_cell::self_cell!(

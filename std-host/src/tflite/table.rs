@@ -35,7 +35,7 @@ static TABLE: &[Row] = &[
     ("BATCH_TO_SPACE_ND", 3..=3, Moves, |node| array::batch_to_space(node)),
     ("BROADCAST_TO", 2..=2, Moves, |node| array::broadcast_to(node)),
     ("CALL_ONCE", 0..=0, Moves, |node| variables::call_once(node)),
-    ("CAST", 1..=1, Computes, |node| each::cast(node)),
+    ("CAST", 1..=1, Moves, |node| each::cast(node)),
     ("CEIL", 1..=1, Computes, |_| each::unary(Tensor::ceil)),
     ("CONCATENATION", ANY, Moves, |node| array::concat(node)),
     ("CONV_2D", 2..=3, Computes, |node| conv::conv2d(node)),

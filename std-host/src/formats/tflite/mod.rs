@@ -5,9 +5,9 @@ mod read;
 mod schema;
 #[cfg(test)]
 mod tests;
+pub(crate) mod write;
 
-#[cfg(test)]
-pub(crate) use names::operator_number;
+use names::operator_number;
 pub(crate) use names::{Code, ElementType};
 pub(crate) use read::read;
 pub(crate) use schema::{

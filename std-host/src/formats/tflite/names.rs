@@ -325,6 +325,23 @@ impl ElementType {
     }
 }
 
+impl From<DType> for ElementType {
+    fn from(dtype: DType) -> ElementType {
+        ElementType(match dtype {
+            DType::F32 => 0,
+            DType::F16 => 1,
+            DType::I32 => 2,
+            DType::U8 => 3,
+            DType::I64 => 4,
+            DType::Bool => 6,
+            DType::I16 => 7,
+            DType::I8 => 9,
+            DType::F64 => 10,
+            DType::Bf16 => 18,
+        })
+    }
+}
+
 impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match usize::try_from(self.0).ok().and_then(|number| TYPES.get(number)) {
@@ -335,7 +352,6 @@ impl fmt::Display for ElementType {
 }
 
 /// Returns the number of an operator.
-#[cfg(test)]
-pub(crate) fn operator_number(name: &str) -> i32 {
-    OPERATORS.iter().position(|operator| *operator == name).unwrap() as i32
+pub(super) fn operator_number(name: &str) -> i32 {
+    OPERATORS.iter().position(|operator| *operator == name).map_or(-1, |number| number as i32)
 }

@@ -1,17 +1,19 @@
 //! Tests of the importer: operators that the golden models do not have, and models that cannot be imported.
 
+mod convert;
+mod drafts;
 mod operators;
 mod streaming;
 mod trainable;
 mod training;
-mod writer;
 
 use super::Model;
+use crate::formats::tflite::write::{Described, Field, Graph, Operator, Options};
+use drafts::{model, operator};
 use gradlet_core::ops::portable_cpu;
 use gradlet_core::tensor::Element;
 use gradlet_core::{DType, Eager, Tensor};
 use std::path::{Path, PathBuf};
-use writer::{Described, Field, Graph, Operator, Options, model};
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/models").join(name)
@@ -59,7 +61,7 @@ fn single(name: &'static str, operands: &[Operand<'_>], options: Options, output
             Tensor::from_bytes(&portable_cpu(), gradlet_core::TensorType::new(dtype, gradlet_core::Shape::SCALAR), &vec![0; dtype.size()]);
         graph.tensors.push(quantized(described, &like.unwrap()));
     }
-    graph.operators.push((name, inputs, graph.outputs.clone(), options));
+    graph.operators.push(operator(name, inputs, graph.outputs.clone(), options));
     model(&[graph])
 }
 
@@ -98,12 +100,13 @@ fn everything_that_is_not_supported_is_listed() {
     let mut graph = Graph {
         tensors: vec![Described::like(&x), Described::like(&x), Described::like(&x), Described::like(&x)],
         operators: vec![
-            ("UNIQUE", vec![0], vec![1], None),
-            ("ABS", vec![3], vec![2], None),
-            ("ADD", vec![0, 0], vec![3], Some((11, vec![(0, Field::I8(5))]))),
+            operator("UNIQUE", vec![0], vec![1], None),
+            operator("ABS", vec![3], vec![2], None),
+            operator("ADD", vec![0, 0], vec![3], Some((11, vec![(0, Field::I8(5))]))),
         ],
         inputs: vec![0],
         outputs: vec![3],
+        ..Graph::default()
     };
     let model = Model::from_bytes(model(std::slice::from_ref(&graph))).unwrap();
     let lines: Vec<String> = model.unsupported().iter().map(ToString::to_string).collect();
@@ -119,8 +122,8 @@ fn everything_that_is_not_supported_is_listed() {
     assert!(error.starts_with("3 operators of the model are not supported:\n  subgraph 0: operator 0"), "{error}");
     assert_eq!(model.function().err().unwrap().to_string(), error);
 
-    graph.operators = vec![("ABS", vec![0], vec![3], None)];
-    let model = Model::from_bytes(writer::model(&[graph])).unwrap();
+    graph.operators = vec![operator("ABS", vec![0], vec![3], None)];
+    let model = Model::from_bytes(drafts::model(&[graph])).unwrap();
     let wrong = model.call(&Eager::new(&portable_cpu()), &[&new(&[1i32], &[1])]).unwrap_err().to_string();
     assert_eq!(wrong, "input 0 must be f32[2], not i32[1]");
 }
@@ -130,9 +133,10 @@ fn a_subgraph_that_calls_itself_is_refused() {
     let x = new(&[1.0f32], &[1]);
     let calls = |first: i32, second: i32| Graph {
         tensors: vec![Described::of(DType::Bool), Described::like(&x), Described::like(&x)],
-        operators: vec![("IF", vec![0, 1], vec![2], Some((92, vec![(0, Field::I32(first)), (1, Field::I32(second))])))],
+        operators: vec![operator("IF", vec![0, 1], vec![2], Some((92, vec![(0, Field::I32(first)), (1, Field::I32(second))])))],
         inputs: vec![0, 1],
         outputs: vec![2],
+        ..Graph::default()
     };
     let reasons = |graphs: &[Graph]| -> Vec<String> {
         Model::from_bytes(model(graphs)).unwrap().unsupported().into_iter().map(|one| one.reason).collect()

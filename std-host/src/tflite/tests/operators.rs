@@ -1,6 +1,7 @@
 //! Tests of single operators.
 
 use super::*;
+use crate::formats::tflite::ElementType;
 use gradlet_core::tensor::Bool;
 
 fn ints(count: i32) -> Vec<i32> {
@@ -187,22 +188,24 @@ fn branches_and_loops() {
     let constant = |value: i32| Described::constant(&new(&[value], &[]));
     let body = |name: &'static str, value: i32, result: &Described| Graph {
         tensors: vec![number.clone(), constant(value), result.clone()],
-        operators: vec![(name, vec![0, 1], vec![2], None)],
+        operators: vec![operator(name, vec![0, 1], vec![2], None)],
         inputs: vec![0],
         outputs: vec![2],
+        ..Graph::default()
     };
     let main = |operators: Vec<Operator>| Graph {
         tensors: vec![number.clone(), constant(10), flag.clone(), number.clone()],
         operators,
         inputs: vec![0],
         outputs: vec![3],
+        ..Graph::default()
     };
     let subgraphs = |first, second| vec![(0, Field::I32(first)), (1, Field::I32(second))];
-    let choose = main(vec![("LESS", vec![0, 1], vec![2], None), ("IF", vec![2, 0], vec![3], Some((92, subgraphs(1, 2))))]);
+    let choose = main(vec![operator("LESS", vec![0, 1], vec![2], None), operator("IF", vec![2, 0], vec![3], Some((92, subgraphs(1, 2))))]);
     let graphs = [choose, body("ADD", 1, &number), body("SUB", 1, &number)];
     assert_eq!(call(&model(&graphs), &[&x])[0].item::<i32>().unwrap(), 4);
     assert_eq!(call(&model(&graphs), &[&new(&[20i32], &[])])[0].item::<i32>().unwrap(), 19);
-    let repeat = main(vec![("WHILE", vec![0], vec![3], Some((93, subgraphs(1, 2))))]);
+    let repeat = main(vec![operator("WHILE", vec![0], vec![3], Some((93, subgraphs(1, 2))))]);
     let graphs = [repeat, body("LESS", 100, &flag), body("MUL", 2, &number)];
     assert_eq!(call(&model(&graphs), &[&x])[0].item::<i32>().unwrap(), 192);
 }
@@ -211,23 +214,24 @@ fn branches_and_loops() {
 #[test]
 fn variables_keep_their_values() {
     let x = new(&[2.0f32], &[1]);
-    let handle = Described { kind: 13, dims: Vec::new(), data: None, quantization: None };
+    let handle = Described::of(ElementType::RESOURCE);
     let named = || Some((111, vec![(1, Field::Text("sum"))]));
     let main = Graph {
         tensors: vec![Described::like(&x), handle.clone(), Described::like(&x), Described::like(&x)],
         operators: vec![
-            ("CALL_ONCE", vec![], vec![], Some((103, vec![(0, Field::I32(1))]))),
-            ("VAR_HANDLE", vec![], vec![1], named()),
-            ("READ_VARIABLE", vec![1], vec![2], None),
-            ("ADD", vec![0, 2], vec![3], None),
-            ("ASSIGN_VARIABLE", vec![1, 3], vec![], None),
+            operator("CALL_ONCE", vec![], vec![], Some((103, vec![(0, Field::I32(1))]))),
+            operator("VAR_HANDLE", vec![], vec![1], named()),
+            operator("READ_VARIABLE", vec![1], vec![2], None),
+            operator("ADD", vec![0, 2], vec![3], None),
+            operator("ASSIGN_VARIABLE", vec![1, 3], vec![], None),
         ],
         inputs: vec![0],
         outputs: vec![3],
+        ..Graph::default()
     };
     let start = Graph {
         tensors: vec![handle, Described::constant(&new(&[10.0f32], &[1]))],
-        operators: vec![("VAR_HANDLE", vec![], vec![0], named()), ("ASSIGN_VARIABLE", vec![0, 1], vec![], None)],
+        operators: vec![operator("VAR_HANDLE", vec![], vec![0], named()), operator("ASSIGN_VARIABLE", vec![0, 1], vec![], None)],
         ..Graph::default()
     };
     let model = Model::from_bytes(model(&[main, start])).unwrap();

@@ -139,7 +139,7 @@ impl Net {
     fn add(&mut self, name: &'static str, inputs: &[i32], options: Options, outputs: i32) -> i32 {
         let first = self.0.tensors.len() as i32;
         self.0.tensors.extend((0..outputs).map(|_| Described::of(DType::F32)));
-        self.0.operators.push((name, inputs.to_vec(), (first..first + outputs).collect(), options));
+        self.0.operators.push(operator(name, inputs.to_vec(), (first..first + outputs).collect(), options));
         first
     }
 

@@ -4,7 +4,6 @@ use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::read_attributes;
 use crate::compile::optimize::{fold, optimize};
-use crate::function::ConcreteFunction;
 use crate::ops::{self, code};
 use crate::tensor::Tensor;
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
@@ -13,14 +12,14 @@ use crate::trace::eager::Eager;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Returns the graph of `function` with the present values of its variables as constants. Fails if the function changes a variable.
-pub(super) fn freeze(function: &ConcreteFunction) -> Result<Graph> {
-    let mut graph = function.traced().clone();
+/// Returns `graph`, the trace of the function `name`, with the present values of its variables as constants, and with the sums and products
+/// after a layer in its weights. Fails if the function changes a variable.
+pub(crate) fn freeze(name: &str, graph: &Graph) -> Result<Graph> {
+    let mut graph = graph.clone();
     for capture in core::mem::take(&mut graph.captures) {
         let variable = capture.source.variable().ok_or(Error::Internal)?;
         if capture.assigned.is_some_and(|id| id != capture.initial) {
-            let (function, variable) = (function.name(), variable.name());
-            let text = format!("{function} changes the variable {variable}: only a function that changes none can be quantized");
+            let text = format!("{name} changes the variable {}: only a function that changes none can be frozen", variable.name());
             return Err(Error::message(text));
         }
         let value = Eager::new(&variable.device()?).read(&variable.as_argument(false))?;
@@ -82,7 +81,7 @@ fn absorb(graph: &mut Graph) -> Result<bool> {
 }
 
 /// Returns the index of the node that computes each value.
-pub(super) fn makers(graph: &Graph) -> Vec<Option<usize>> {
+pub(crate) fn makers(graph: &Graph) -> Vec<Option<usize>> {
     let mut makers = alloc::vec![None; graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         node.outputs.iter().for_each(|&id| makers[id] = Some(index));
@@ -95,7 +94,7 @@ fn output(graph: &Graph, node: usize) -> ValueId {
 }
 
 /// True if a node is a convolution or a dense layer of f32 whose weights are constants.
-pub(super) fn is_layer(graph: &Graph, node: usize) -> bool {
+pub(crate) fn is_layer(graph: &Graph, node: usize) -> bool {
     let node = &graph.nodes[node];
     matches!(node.op.def.code, code::conv2d | code::depthwise_conv2d | code::dense)
         && node.inputs.iter().skip(1).all(|&id| graph.constant(id).is_some())

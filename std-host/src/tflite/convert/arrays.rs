@@ -1,0 +1,191 @@
+//! Operators that move, choose and reduce elements.
+
+use super::emitter::{Converted, Emitter, integers};
+use crate::formats::tflite::ElementType;
+use crate::formats::tflite::write::{Field, Options};
+use gradlet_core::custom_op::read_attributes;
+use gradlet_core::function::graph::Node;
+use gradlet_core::ops::{argmax, cumsum, gather};
+use gradlet_core::{Shape, TensorType};
+
+/// Reads the attributes of a node.
+pub(super) fn attributes<T: bytemuck::AnyBitPattern>(node: &Node) -> Converted<T> {
+    read_attributes(&node.attributes).map_err(|error| error.to_string())
+}
+
+/// Adds an operator whose results have the elements of its first operand.
+pub(super) fn moved(to: &mut Emitter<'_>, node: &Node, name: &'static str) -> Converted<()> {
+    to.inherit(node.inputs[0], node.outputs[0]);
+    to.same(node, name, None)
+}
+
+/// Adds a reduction. The attributes are `[keepdims, axis…]`.
+pub(super) fn reduce(to: &mut Emitter<'_>, node: &Node, name: &'static str) -> Converted<()> {
+    let (keep, axes) = node.attributes.split_first().ok_or("it has no axes")?;
+    if matches!(name, "REDUCE_MAX" | "REDUCE_MIN") {
+        to.inherit(node.inputs[0], node.outputs[0]);
+    }
+    let axes = to.shape(axes)?;
+    to.with(node, name, &[axes], keeping(*keep == 1))
+}
+
+/// Options of a reduction.
+pub(super) fn keeping(keep: bool) -> Options {
+    Some((27, vec![(0, Field::Bool(keep))]))
+}
+
+/// Adds the position of an extreme.
+pub(super) fn position(to: &mut Emitter<'_>, node: &Node, name: &'static str, key: u8) -> Converted<()> {
+    let argmax::Attributes { axis, .. } = attributes(node)?;
+    let kind = ElementType::from(to.kind(node.outputs[0]).dtype);
+    let axis = to.number(axis as i32)?;
+    to.with(node, name, &[axis], Some((key, vec![(0, Field::I8(kind.0))])))
+}
+
+pub(super) fn cumsum(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    let cumsum::Attributes { axis, exclusive, reverse } = attributes(node)?;
+    let axis = to.number(axis as i32)?;
+    to.with(node, "CUMSUM", &[axis], Some((102, vec![(0, Field::Bool(exclusive == 1)), (1, Field::Bool(reverse == 1))])))
+}
+
+/// Adds a softmax. That of the format is along the last axis.
+pub(super) fn softmax(to: &mut Emitter<'_>, node: &Node, name: &'static str, options: Options) -> Converted<()> {
+    let (axis, rank) = (node.attributes.first().map_or(0, |&axis| axis as usize), to.dims(node.inputs[0]).len());
+    if axis + 1 == rank {
+        return to.same(node, name, options);
+    }
+    let mut order: Vec<u32> = (0..rank as u32).collect();
+    order.swap(axis, rank - 1);
+    let kind = to.kind(node.inputs[0]);
+    let dims: Vec<u32> = order.iter().map(|&axis| kind.shape.dims()[axis as usize]).collect();
+    let turned = TensorType::new(kind.dtype, Shape::new(&dims).map_err(|error| error.to_string())?);
+    let (x, order, [before, after]) =
+        (to.tensor(node.inputs[0])?, to.shape(&order)?, [to.temporary(turned, None)?, to.temporary(turned, None)?]);
+    let y = to.result(node.outputs[0])?;
+    to.operator("TRANSPOSE", &[x, order], &[before], None);
+    to.operator(name, &[before], &[after], options);
+    to.operator("TRANSPOSE", &[after, order], &[y], None);
+    Ok(())
+}
+
+pub(super) fn reshape(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    to.inherit(node.inputs[0], node.outputs[0]);
+    let (x, y) = (to.tensor(node.inputs[0])?, to.result(node.outputs[0])?);
+    to.reshape(x, y);
+    Ok(())
+}
+
+pub(super) fn transpose(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    to.inherit(node.inputs[0], node.outputs[0]);
+    let order = to.shape(&node.attributes)?;
+    to.with(node, "TRANSPOSE", &[order], None)
+}
+
+pub(super) fn broadcast_to(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    to.inherit(node.inputs[0], node.outputs[0]);
+    let dims = to.shape(&node.attributes)?;
+    to.with(node, "BROADCAST_TO", &[dims], None)
+}
+
+/// Gives all operands and the result of a node the same scale, if one of them has one. The format demands it.
+fn share(to: &mut Emitter<'_>, node: &Node, operands: &[usize]) -> Converted<()> {
+    let values = || operands.iter().map(|&at| node.inputs[at]).chain([node.outputs[0]]);
+    let Some(scale) = values().find_map(|id| to.scale(id).ok()) else { return Ok(()) };
+    values().try_for_each(|id| to.set_scale(id, scale))
+}
+
+pub(super) fn concat(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    share(to, node, &(0..node.inputs.len()).collect::<Vec<_>>())?;
+    let axis = node.attributes.first().map_or(0, |&axis| axis as i32);
+    to.same(node, "CONCATENATION", Some((10, vec![(0, Field::I32(axis))])))
+}
+
+pub(super) fn extreme(to: &mut Emitter<'_>, node: &Node, name: &'static str) -> Converted<()> {
+    share(to, node, &[0, 1])?;
+    to.same(node, name, None)
+}
+
+/// Adds a selection. gradlet has the condition last, the format first.
+pub(super) fn select(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    share(to, node, &[0, 1])?;
+    let operands = to.operands(node)?;
+    let &[x, otherwise, condition] = operands.as_slice() else { return Err("it has no condition".into()) };
+    let y = to.result(node.outputs[0])?;
+    to.operator("SELECT_V2", &[condition, x, otherwise], &[y], None);
+    Ok(())
+}
+
+pub(super) fn gather(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    let gather::Attributes { axis, batch_dims, negative } = attributes(node)?;
+    if negative != 0 {
+        return Err("it gives zeros for negative indices".into());
+    }
+    to.inherit(node.inputs[0], node.outputs[0]);
+    to.same(node, "GATHER", Some((23, vec![(0, Field::I32(axis as i32)), (1, Field::I32(batch_dims as i32))])))
+}
+
+pub(super) fn scatter_nd(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    let operands = to.operands(node)?;
+    let &[updates, indices] = operands.as_slice() else { return Err("it has no indices".into()) };
+    let (dims, y) = (to.shape(&node.attributes)?, to.result(node.outputs[0])?);
+    to.operator("SCATTER_ND", &[indices, updates, dims], &[y], None);
+    Ok(())
+}
+
+pub(super) fn top_k(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    to.inherit(node.inputs[0], node.outputs[0]);
+    let (x, k) = (to.tensor(node.inputs[0])?, to.number(node.attributes.first().map_or(0, |&k| k as i32))?);
+    let outputs = node.outputs.iter().map(|&id| to.result(id)).collect::<Converted<Vec<i32>>>()?;
+    to.operator("TOPK_V2", &[x, k], &outputs, None);
+    Ok(())
+}
+
+/// Adds a slice. The attributes of each axis are its begin, its step and its number of elements.
+pub(super) fn strided_slice(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    to.inherit(node.inputs[0], node.outputs[0]);
+    let (mut begins, mut ends, mut steps, mut open) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for (axis, &[begin, step, count]) in node.attributes.as_chunks::<3>().0.iter().enumerate() {
+        let (begin, step) = (i64::from(begin), i64::from(step as i32));
+        let end = begin + step * i64::from(count);
+        // An end before the first element would count from the last one.
+        if end < 0 {
+            open |= 1 << axis;
+        }
+        begins.push(begin as i32);
+        ends.push(end.max(0) as i32);
+        steps.push(step as i32);
+    }
+    let lists = [to.list(&begins)?, to.list(&ends)?, to.list(&steps)?];
+    to.with(node, "STRIDED_SLICE", &lists, Some((32, vec![(1, Field::I32(open))])))
+}
+
+/// Adds a padding. The attributes of each axis are the position of the first element, the step to the next, and the dimension.
+pub(super) fn pad(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    let [x, value] = [node.inputs[0], node.inputs[1]];
+    let mut paddings = Vec::new();
+    for (&[begin, step, dim], own) in node.attributes.as_chunks::<3>().0.iter().zip(to.dims(x)) {
+        let after = i64::from(dim) - i64::from(begin) - i64::from(own);
+        match u32::try_from(after) {
+            Ok(after) if step == 1 || own <= 1 => paddings.extend([begin, after]),
+            _ => return Err("it puts elements between those of its operand".into()),
+        }
+    }
+    to.inherit(x, node.outputs[0]);
+    to.inherit(node.outputs[0], x);
+    let padding = padding(to, &paddings)?;
+    let constant = to.known(node, 1)?.bytes().map_err(|error| error.to_string())?;
+    let zero = to.scale(x).ok().map_or(0, |scale| scale.zero_point);
+    let width = constant.len();
+    if zero.to_le_bytes().get(..width.min(4)) == Some(&constant[..width.min(4)]) && constant.iter().skip(4).all(|&byte| byte == 0) {
+        return to.with(node, "PAD", &[padding], None);
+    }
+    to.inherit(x, value);
+    let value = to.tensor(value)?;
+    to.with(node, "PADV2", &[padding, value], None)
+}
+
+/// Adds a matrix of paddings, with the elements before and after those of each axis.
+pub(super) fn padding(to: &mut Emitter<'_>, paddings: &[u32]) -> Converted<i32> {
+    let tensor = gradlet_core::Tensor::new(&gradlet_core::ops::portable_cpu(), &integers(paddings)?, &[paddings.len() as u32 / 2, 2]);
+    to.constant(&tensor.map_err(|error| error.to_string())?, None)
+}

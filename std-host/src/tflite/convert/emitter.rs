@@ -1,0 +1,279 @@
+//! A subgraph under construction.
+
+use super::activations::{self, Composites};
+use super::table;
+use crate::formats::tflite::write::{Described, Field, Graph, Operator, Options};
+use crate::formats::tflite::{ElementType, Quantization as Scales};
+use gradlet_core::function::graph::{Graph as Source, Node, Origin, ValueId};
+use gradlet_core::tensor::AffineQuantization;
+use gradlet_core::{DType, Quantization, Tensor, TensorType};
+use std::collections::HashSet;
+
+/// Result whose error is the reason why an op has no operator.
+pub(super) type Converted<T> = std::result::Result<T, String>;
+
+/// A graph of gradlet, and the subgraph that it becomes.
+pub(super) struct Emitter<'g> {
+    pub(super) source: &'g Source,
+    graph: Graph,
+    /// Number of the subgraph in the file.
+    number: usize,
+    /// The subgraphs that its operators run, which follow it in the file.
+    nested: Vec<Graph>,
+    /// The node that computes each value.
+    pub(super) makers: Vec<Option<usize>>,
+    /// The tensor of each value.
+    tensors: Vec<Option<i32>>,
+    /// The scales of each value, if its elements are quantized.
+    scales: Vec<Option<AffineQuantization>>,
+    names: HashSet<String>,
+    /// Name of the tensors that the present node adds.
+    name: String,
+}
+
+impl<'g> Emitter<'g> {
+    /// Begins subgraph number `number` of a file, with names for its inputs.
+    pub(super) fn new(source: &'g Source, number: usize, name: &str, inputs: &[&str]) -> Converted<Emitter<'g>> {
+        let mut makers = vec![None; source.values.len()];
+        for (index, node) in source.nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|&id| makers[id] = Some(index));
+        }
+        let scales = source.values.iter().map(|value| value.quantization.as_deref().cloned()).collect();
+        let graph = Graph { name: name.into(), ..Graph::default() };
+        let tensors = vec![None; source.values.len()];
+        let (names, name, nested) = (HashSet::new(), String::new(), Vec::new());
+        let mut emitter = Emitter { source, graph, number, nested, makers, tensors, scales, names, name };
+        for (at, &id) in source.inputs.iter().enumerate() {
+            emitter.name = inputs.get(at).map_or_else(|| format!("input_{at}"), |name| name.to_string());
+            let tensor = emitter.result(id)?;
+            emitter.graph.inputs.push(tensor);
+        }
+        Ok(emitter)
+    }
+
+    /// Emits the operators, and returns the subgraph, with the subgraphs that it runs after it. The error lists the ops without operators.
+    pub(super) fn run(mut self) -> std::result::Result<Vec<Graph>, Vec<String>> {
+        self.emit()?;
+        // A result that is also an input, a constant or another result is a copy.
+        for at in 0..self.graph.outputs.len() {
+            let (tensor, id) = (self.graph.outputs[at], self.source.outputs[at]);
+            if !matches!(self.source.values[id].origin, Origin::Node) || self.graph.outputs[..at].contains(&tensor) {
+                let copy = self.temporary(self.kind(id), self.scales[id].clone()).map_err(|reason| vec![reason])?;
+                self.reshape(tensor, copy);
+                self.graph.outputs[at] = copy;
+            }
+        }
+        Ok(self.finish())
+    }
+
+    /// Adds a subgraph for a body, with what `more` adds to it, and returns its number.
+    pub(super) fn nest(&mut self, body: &Source, name: &str, more: impl FnOnce(&mut Emitter<'_>) -> Converted<()>) -> Converted<i32> {
+        let number = self.number + 1 + self.nested.len();
+        let mut inner = Emitter::new(body, number, &format!("{}/{name}", self.name), &[])?;
+        inner.emit().map_err(|refused| format!("its body has\n    {}", refused.join("\n    ").replace("\n    ", "\n      ")))?;
+        more(&mut inner)?;
+        self.nested.extend(inner.finish());
+        Ok(number as i32)
+    }
+
+    /// Adds an input that no value of the source has.
+    pub(super) fn argument(&mut self, kind: TensorType) -> Converted<i32> {
+        let tensor = self.temporary(kind, None)?;
+        self.graph.inputs.push(tensor);
+        Ok(tensor)
+    }
+
+    /// Returns the results, in which a caller can replace some.
+    pub(super) fn results(&mut self) -> &mut Vec<i32> {
+        &mut self.graph.outputs
+    }
+
+    fn finish(mut self) -> Vec<Graph> {
+        activations::fuse(&mut self.graph);
+        self.graph.remove_unused();
+        std::iter::once(self.graph).chain(self.nested).collect()
+    }
+
+    fn emit(&mut self) -> std::result::Result<(), Vec<String>> {
+        let source = self.source;
+        let plan = Composites::default().plan(self);
+        let mut refused = Vec::new();
+        for (node, planned) in source.nodes.iter().zip(plan) {
+            let label = node.name.as_deref().unwrap_or(node.op.def.name);
+            self.name = label.into();
+            let emitted = match planned {
+                activations::Planned::Unused => continue,
+                activations::Planned::Alone => table::emit(self, node),
+                activations::Planned::Composite(operator, x) => self.composite(node, operator, x),
+            };
+            if let Err(reason) = emitted {
+                refused.push(format!("{} ({label}): {reason}", node.op.def.name));
+            }
+            // The readers of a refused node are judged by themselves.
+            for &id in &node.outputs {
+                if self.tensors[id].is_none()
+                    && let Err(reason) = self.result(id)
+                {
+                    refused.push(format!("{} ({label}): {reason}", node.op.def.name));
+                }
+            }
+        }
+        for (at, &id) in source.outputs.iter().enumerate() {
+            self.name = format!("output_{at}");
+            match self.tensor(id) {
+                Ok(output) => self.graph.outputs.push(output),
+                Err(reason) => refused.push(format!("output {at}: {reason}")),
+            }
+        }
+        if refused.is_empty() { Ok(()) } else { Err(refused) }
+    }
+
+    fn composite(&mut self, node: &Node, (name, options): (&'static str, Options), x: ValueId) -> Converted<()> {
+        let (x, y) = (self.tensor(x)?, self.result(node.outputs[0])?);
+        self.operator(name, &[x], &[y], options);
+        Ok(())
+    }
+
+    /// Returns the type of a value.
+    pub(super) fn kind(&self, id: ValueId) -> TensorType {
+        self.source.values[id].tensor_type
+    }
+
+    /// Returns the dimensions of a value.
+    pub(super) fn dims(&self, id: ValueId) -> Vec<u32> {
+        self.kind(id).shape.dims().to_vec()
+    }
+
+    /// Returns a value that must be a constant.
+    pub(super) fn known(&self, node: &Node, at: usize) -> Converted<&'g Tensor> {
+        let id = node.inputs.get(at).copied().ok_or_else(|| format!("operand {at} is missing"))?;
+        self.source.constant(id).ok_or_else(|| format!("operand {at} is computed, but must be a constant"))
+    }
+
+    /// Returns the scale and zero point of a value.
+    pub(super) fn scale(&self, id: ValueId) -> Converted<Quantization> {
+        let scales = self.scales[id].as_ref().ok_or("a tensor of integers has no scale")?;
+        scales.single().ok_or_else(|| "a tensor has several scales".into())
+    }
+
+    /// Gives a value the scale and zero point `wanted`. Fails if it has others, or is an operand of an earlier operator without them.
+    pub(super) fn set_scale(&mut self, id: ValueId, wanted: Quantization) -> Converted<()> {
+        match &self.scales[id] {
+            Some(known) if known.single() == Some(wanted) => Ok(()),
+            Some(_) => Err(format!("a tensor has another scale than {wanted}")),
+            None => {
+                self.scales[id] = Some(wanted.into());
+                if let Some(tensor) = self.tensors[id] {
+                    self.graph.tensors[tensor as usize].quantization = self.scales[id].as_ref().map(described_scales);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives `to` the scales of `from`, if it has none.
+    pub(super) fn inherit(&mut self, from: ValueId, to: ValueId) {
+        if self.scales[to].is_none() && self.kind(from).dtype == self.kind(to).dtype {
+            self.scales[to] = self.scales[from].clone();
+        }
+    }
+
+    /// Returns the tensor of an operand.
+    pub(super) fn tensor(&mut self, id: ValueId) -> Converted<i32> {
+        if let Some(tensor) = self.tensors[id] {
+            return Ok(tensor);
+        }
+        let constant = self.source.constant(id).ok_or("an operand has no value")?;
+        let tensor = self.constant(constant, self.scales[id].clone())?;
+        self.tensors[id] = Some(tensor);
+        Ok(tensor)
+    }
+
+    /// Returns the tensors of all operands of a node.
+    pub(super) fn operands(&mut self, node: &Node) -> Converted<Vec<i32>> {
+        node.inputs.iter().map(|&id| self.tensor(id)).collect()
+    }
+
+    /// Adds the tensor of a value that is about to be computed.
+    pub(super) fn result(&mut self, id: ValueId) -> Converted<i32> {
+        let tensor = self.temporary(self.kind(id), self.scales[id].clone())?;
+        self.tensors[id] = Some(tensor);
+        Ok(tensor)
+    }
+
+    /// Adds a tensor that no value of the source has.
+    pub(super) fn temporary(&mut self, kind: TensorType, scales: Option<AffineQuantization>) -> Converted<i32> {
+        self.push(kind, None, scales)
+    }
+
+    /// Adds a constant.
+    pub(super) fn constant(&mut self, tensor: &Tensor, scales: Option<AffineQuantization>) -> Converted<i32> {
+        let bytes = tensor.bytes().map_err(|error| error.to_string())?;
+        self.push(tensor.tensor_type(), Some(bytes.to_vec()), scales)
+    }
+
+    /// Adds a list of numbers.
+    pub(super) fn list(&mut self, numbers: &[i32]) -> Converted<i32> {
+        let tensor = Tensor::new(&gradlet_core::ops::portable_cpu(), numbers, &[numbers.len() as u32]);
+        self.constant(&tensor.map_err(|error| error.to_string())?, None)
+    }
+
+    /// Adds a list of dimensions.
+    pub(super) fn shape(&mut self, dims: &[u32]) -> Converted<i32> {
+        self.list(&integers(dims)?)
+    }
+
+    /// Adds one number, a scalar.
+    pub(super) fn number(&mut self, number: i32) -> Converted<i32> {
+        self.constant(&Tensor::scalar(&gradlet_core::ops::portable_cpu(), number), None)
+    }
+
+    fn push(&mut self, kind: TensorType, data: Option<Vec<u8>>, scales: Option<AffineQuantization>) -> Converted<i32> {
+        let dims = integers(kind.shape.dims())?;
+        let base = if data.is_some() { format!("{}/constant", self.name) } else { self.name.clone() };
+        let numbered = |number: usize| if number == 0 { base.clone() } else { format!("{base}_{number}") };
+        let name = (0..).map(numbered).find(|name| !self.names.contains(name)).unwrap_or_default();
+        self.names.insert(name.clone());
+        let quantization = scales.as_ref().filter(|_| kind.dtype != DType::F32).map(described_scales);
+        self.graph.tensors.push(Described { name, kind: ElementType::from(kind.dtype), dims, data, quantization });
+        Ok(self.graph.tensors.len() as i32 - 1)
+    }
+
+    /// Adds an operator.
+    pub(super) fn operator(&mut self, name: &'static str, inputs: &[i32], outputs: &[i32], options: Options) {
+        self.graph.operators.push(Operator { name, inputs: inputs.to_vec(), outputs: outputs.to_vec(), options });
+    }
+
+    /// Adds an operator on all operands of a node, with its first result.
+    pub(super) fn same(&mut self, node: &Node, name: &'static str, options: Options) -> Converted<()> {
+        let (inputs, output) = (self.operands(node)?, self.result(node.outputs[0])?);
+        self.operator(name, &inputs, &[output], options);
+        Ok(())
+    }
+
+    /// Adds an operator on the first operand of a node and the operands `others`.
+    pub(super) fn with(&mut self, node: &Node, name: &'static str, others: &[i32], options: Options) -> Converted<()> {
+        let inputs = [&[self.tensor(node.inputs[0])?], others].concat();
+        let output = self.result(node.outputs[0])?;
+        self.operator(name, &inputs, &[output], options);
+        Ok(())
+    }
+
+    /// Adds the operator that gives `to` the elements of `from`.
+    pub(super) fn reshape(&mut self, from: i32, to: i32) {
+        let dims = self.graph.tensors[to as usize].dims.clone();
+        if let Ok(shape) = self.list(&dims) {
+            self.operator("RESHAPE", &[from, shape], &[to], Some((17, vec![(0, Field::List(dims))])));
+        }
+    }
+}
+
+/// Returns dimensions as the format has them.
+pub(super) fn integers(dims: &[u32]) -> Converted<Vec<i32>> {
+    dims.iter().map(|&dim| i32::try_from(dim).map_err(|_| format!("a dimension is {dim}, which is too large for the format"))).collect()
+}
+
+fn described_scales(scales: &AffineQuantization) -> Scales {
+    let zero_points = scales.zero_points.iter().map(|&zero_point| zero_point.into()).collect();
+    Scales { scales: scales.scales.clone(), zero_points, axis: scales.axis as usize }
+}
