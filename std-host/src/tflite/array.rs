@@ -111,6 +111,26 @@ pub(super) fn scatter_nd<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     one(move |inputs| inputs.growing(1)?.scatter_nd(&inputs.get(0)?, &dims))
 }
 
+/// Imports the replacement of a slice, which has one element along the first axes and all along the others. Input 2 is its position, which
+/// is moved into the tensor.
+pub(super) fn update_slice<'m>() -> Imported<Emit<'m>> {
+    one(|inputs| {
+        let (x, update, begin) = (inputs.get(0)?, inputs.get(1)?, inputs.get(2)?);
+        let (dims, slice) = (x.dims(), update.dims());
+        let whole = slice.iter().zip(dims).rev().take_while(|(own, dim)| own == dim).count();
+        let first = dims.len() - whole;
+        if slice.len() != dims.len() || slice.iter().take(first).any(|&dim| dim != 1) {
+            return Err(Error::message(format!("its slice {slice:?} of {dims:?} is not one element of the first axes")));
+        }
+        let last: Vec<i64> = dims.iter().take(first).map(|&dim| i64::from(dim) - 1).collect();
+        let last = Tensor::new(inputs.device(), &last, &[first as u32])?.cast(begin.dtype())?;
+        let index = begin.slice(&[0], &[first as i64])?.minimum(&last)?;
+        let index = index.maximum(&index.zeros_like()?)?.reshape(&[1, first as u32])?;
+        let rows: Vec<u32> = [1].into_iter().chain(slice.iter().skip(first).copied()).collect();
+        x.tensor_scatter_update(&index, &update.reshape(&rows)?)
+    })
+}
+
 pub(super) fn squeeze<'m>(node: &Node<'m>) -> Imported<Emit<'m>> {
     let axes: Vec<i32> = node.options::<SqueezeOptions<'_>>()?.squeeze_dims().map_or(Vec::new(), |list| list.iter().collect());
     one(move |inputs| inputs.get(0)?.squeeze(&axes))

@@ -45,6 +45,7 @@ static TABLE: &[Row] = &[
     ("DEPTH_TO_SPACE", 1..=1, Moves, |node| array::depth_to_space(node)),
     ("DEQUANTIZE", 1..=1, Computes, |node| each::dequantize(node)),
     ("DIV", 2..=2, Computes, |node| each::div(node)),
+    ("DYNAMIC_UPDATE_SLICE", 3..=3, Moves, |_| array::update_slice()),
     ("ELU", 1..=1, Computes, |_| each::unary(|x| x.elu(1.0))),
     ("EMBEDDING_LOOKUP", 2..=2, Moves, |_| each::binary(|ids, table| table.gather(ids, 0))),
     ("EQUAL", 2..=2, Computes, |_| each::binary(Tensor::equal)),

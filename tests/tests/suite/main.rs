@@ -10,6 +10,7 @@ mod checkpoints;
 mod cnn;
 mod compiled;
 mod control;
+mod convert;
 mod counting;
 mod cuda;
 mod damage;

@@ -6,7 +6,7 @@ use crate::formats::tflite::write::{Field, Options};
 use gradlet_core::custom_op::read_attributes;
 use gradlet_core::function::graph::Node;
 use gradlet_core::ops::{argmax, cumsum, gather};
-use gradlet_core::{Shape, TensorType};
+use gradlet_core::{DType, Shape, TensorType};
 
 /// Reads the attributes of a node.
 pub(super) fn attributes<T: bytemuck::AnyBitPattern>(node: &Node) -> Converted<T> {
@@ -129,6 +129,43 @@ pub(super) fn scatter_nd(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let &[updates, indices] = operands.as_slice() else { return Err("it has no indices".into()) };
     let (dims, y) = (to.shape(&node.attributes)?, to.result(node.outputs[0])?);
     to.operator("SCATTER_ND", &[indices, updates, dims], &[y], None);
+    Ok(())
+}
+
+/// Adds the replacement of one slice. The operands are a tensor, the slice, and a matrix of one row that selects its
+/// position.
+pub(super) fn scatter_update(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    let wrong = |error: gradlet_core::Error| error.to_string();
+    let &[x, update, index] = node.inputs.as_slice() else { return Err("it has no indices".into()) };
+    let (dims, chosen) = (to.dims(x), to.kind(index));
+    let (components, slices) = match chosen.shape.dims() {
+        [rows @ .., components] => (*components as usize, rows.iter().product::<u32>()),
+        [] => return Err("its indices are no matrix".into()),
+    };
+    if slices != 1 || components > dims.len() {
+        return Err(format!("it replaces {slices} slices, but an operator replaces one"));
+    }
+    to.inherit(x, node.outputs[0]);
+    let (operand, index) = (to.tensor(x)?, to.tensor(index)?);
+    let list = |dtype: DType, count: usize| Shape::new(&[count as u32]).map(|shape| TensorType::new(dtype, shape)).map_err(wrong);
+    let mut begin = to.temporary(list(chosen.dtype, components)?, None)?;
+    to.reshape(index, begin);
+    if chosen.dtype != DType::I32 {
+        let narrow = to.temporary(list(DType::I32, components)?, None)?;
+        to.operator("CAST", &[begin], &[narrow], None);
+        begin = narrow;
+    }
+    if components < dims.len() {
+        let (zeros, whole) = (to.list(&vec![0; dims.len() - components])?, to.temporary(list(DType::I32, dims.len())?, None)?);
+        to.operator("CONCATENATION", &[begin, zeros], &[whole], Some((10, vec![(0, Field::I32(0))])));
+        begin = whole;
+    }
+    let slice: Vec<u32> = dims.iter().enumerate().map(|(axis, &dim)| if axis < components { 1 } else { dim }).collect();
+    let slice = TensorType::new(to.kind(update).dtype, Shape::new(&slice).map_err(wrong)?);
+    let (own, update) = (to.tensor(update)?, to.temporary(slice, None)?);
+    to.reshape(own, update);
+    let y = to.result(node.outputs[0])?;
+    to.operator("DYNAMIC_UPDATE_SLICE", &[operand, update, begin], &[y], None);
     Ok(())
 }
 

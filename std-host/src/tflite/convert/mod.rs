@@ -29,11 +29,11 @@ use gradlet_core::{Error, Result};
 /// bits in TensorFlow Lite's reference kernels as in gradlet. A float function has the same results within rounding errors.
 ///
 /// ```
-/// use gradlet::layers::{Dense, Layer, Sequential};
+/// use gradlet::layers::{Activation, Dense, Layer, Sequential};
 /// use gradlet::{Eager, Function, Result, Scope, Tensor, tflite};
 /// use std::sync::Arc;
 /// let scope = Eager::with_seed(&gradlet::cpu(), 1);
-/// let model = Arc::new(Sequential::new().with(Dense::new(16).activation("relu")).with(Dense::new(4)));
+/// let model = Arc::new(Sequential::new().with(Dense::new(16).activation(Activation::Relu)).with(Dense::new(4)));
 /// let infer = Function::new(move |scope: &dyn Scope, x: Tensor| model.apply(scope, &x));
 /// let x = Tensor::full(&scope.device(), 0.5f32, &[1, 8])?;
 /// let mut converter = tflite::Converter::new();

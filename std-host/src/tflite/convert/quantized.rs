@@ -281,9 +281,15 @@ pub(super) fn mean(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     reason
 }
 
+/// Scale of int8 scores up to which TensorFlow Lite's reference kernel aborts: 2⁻²⁶.
+const LEAST_SOFTMAX_SCALE: f32 = 1.0 / (1 << 26) as f32;
+
 pub(super) fn softmax(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let from = to.scale(node.inputs[0])?;
     check(to.source, node, 1, move |operands| operands[0].quantized_softmax(from, 1.0))?;
+    if to.kind(node.inputs[0]).dtype == DType::I8 && from.scale <= LEAST_SOFTMAX_SCALE {
+        return Err(format!("the kernels of TensorFlow Lite abort for its operand's scale, {}: all scores are equal", from.scale));
+    }
     let scale = match to.kind(node.outputs[0]).dtype {
         DType::I16 => Quantization { scale: 1.0 / 32768.0, zero_point: 0 },
         _ => Quantization { scale: 1.0 / 256.0, zero_point: -128 },

@@ -109,6 +109,7 @@ static TABLE: &[Row] = &[
     ("sub", Numbers, |to, node| to.same(node, "SUB", arithmetic(28))),
     ("sum", Numbers, |to, node| arrays::reduce(to, node, "SUM")),
     ("tanh", Floats, |to, node| to.same(node, "TANH", None)),
+    ("tensor_scatter_update", Any, arrays::scatter_update),
     ("top_k", Any, arrays::top_k),
     ("transpose", Any, arrays::transpose),
     ("truncatediv", Numbers, |to, node| to.same(node, "DIV", arithmetic(29))),

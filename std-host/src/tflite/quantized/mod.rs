@@ -48,6 +48,8 @@ static TABLE: &[Row] = &[
     ("RELU6", |node| elementwise::relu(node, Activation::Relu6)),
     ("RELU_0_TO_1", |node| elementwise::relu(node, Activation::Relu0To1)),
     ("RELU_N1_TO_1", |node| elementwise::relu(node, Activation::ReluN1To1)),
+    // It moves bytes, whatever the scales.
+    ("RESHAPE", |node| super::array::reshape(node)),
     ("RESIZE_BILINEAR", |node| reduce::resize_bilinear(node)),
     ("RSQRT", |node| functions::rsqrt(node)),
     ("SOFTMAX", |node| reduce::softmax(node)),

@@ -39,3 +39,12 @@ fn float_models_are_quantized_like_tensorflows() {
     python(include_str!("quantize.py"), &[folder.path().to_str().unwrap()]);
     crate::quantize::check(folder.path());
 }
+
+#[test]
+#[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
+fn tensorflow_runs_the_files_that_gradlet_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = crate::convert::write(folder.path());
+    let output = python(include_str!("converted.py"), &[folder.path().to_str().unwrap()]);
+    assert_eq!(output.trim(), names.len().to_string());
+}
