@@ -20,9 +20,9 @@
 //! | `tf.distribute` | [`distribute`] |
 //! | `tf.train.Checkpoint`, `tf.train.CheckpointManager` | [`checkpoint`] |
 //! | `tf.summary`, `tf.profiler`, TensorBoard | [`summary`], [`profiler`], [`monitor`] |
-//! | `tf.lite.TFLiteConverter`, `tf.saved_model` | [`artifact`] |
+//! | `tf.saved_model` | [`artifact`] |
 //! | post-training quantization, `representative_dataset` | [`quantize`] |
-//! | `tf.lite.Interpreter`, `.tflite` files | [`tflite`] |
+//! | `tf.lite.Interpreter`, `tf.lite.TFLiteConverter`, `.tflite` files | [`tflite`] |
 //! | TensorFlow Serving's batching | [`serve`] |
 //! | TensorFlow Lite Micro's interpreter | [`runtime`] |
 //! | `tf.compat.v1` | [`compat`] |

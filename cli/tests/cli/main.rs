@@ -1,6 +1,7 @@
 //! The tests of the `gradlet` command, as one program.
 
 mod ckpt;
+mod convert;
 mod devices;
 mod import;
 mod models;

@@ -1,4 +1,4 @@
-//! TensorFlow Lite's models, imported as gradlet's own ops.
+//! TensorFlow Lite's models, imported as gradlet's own ops, and written from them.
 //!
 //! An imported model is ordinary code: each operator of the file emits ops, eagerly or into a trace. It can therefore be computed at once,
 //! compiled as a [`Function`], differentiated, and exported as an artifact.
@@ -19,7 +19,7 @@
 //! the next. The first call determines its batch and its device.
 //!
 //! [`Model::calibration`] begins the quantization of a float model. [`Model::streaming`] turns a model of a sliding window into a step
-//! for each frame. [`Model::trainable`] turns the weights of a float model into variables.
+//! for each frame. [`Model::trainable`] turns the weights of a float model into variables. [`Converter`] writes functions as files.
 
 mod array;
 mod calibrate;

@@ -22,7 +22,7 @@ static COMPOSITES: &[Composite] = &[
     ("HARD_SWISH", None, Tensor::hard_silu),
 ];
 
-/// What becomes of a node.
+/// The fate of a node.
 pub(super) enum Planned {
     /// No operator reads its results.
     Unused,
@@ -37,7 +37,7 @@ pub(super) enum Planned {
 pub(super) struct Composites(HashMap<TensorType, Vec<Arc<ConcreteFunction>>>);
 
 impl Composites {
-    /// Decides what becomes of each node, from the last to the first.
+    /// Decides the fate of each node, from the last to the first.
     pub(super) fn plan(&mut self, emitter: &Emitter<'_>) -> Vec<Planned> {
         let source = emitter.source;
         let mut needed = vec![false; source.values.len()];

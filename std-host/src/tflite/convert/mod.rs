@@ -22,8 +22,8 @@ use gradlet_core::{Error, Result};
 
 /// Converter of functions to a file of TensorFlow Lite.
 ///
-/// Each signature is a subgraph of the file. Interpreters of TensorFlow Lite, LiteRT and TensorFlow Lite Micro run the first one if a caller
-/// names none. Variables are constants of the file, with the values that they have now. Signatures share equal constants.
+/// Each signature is a subgraph of the file. Interpreters of TensorFlow Lite, LiteRT and TensorFlow Lite Micro run the first one if the
+/// caller names none. Variables are constants of the file, with the values that they have now. Signatures share equal constants.
 ///
 /// An int8 function, such as [`Calibration::quantize`](crate::quantize::Calibration::quantize) and imported models give it, has the same
 /// bits in TensorFlow Lite's reference kernels as in gradlet. A float function has the same results within rounding errors.

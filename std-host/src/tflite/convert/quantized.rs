@@ -1,7 +1,7 @@
 //! Operators on quantized tensors.
 //!
-//! An op has its scales as fixed-point numbers in its attributes, an operator has them in the types of its tensors. Each conversion therefore
-//! emits gradlet's op for the scales of the tensors, and fails unless it is the op of the node: the file then has the op's bits.
+//! An op has its scales as fixed-point numbers in its attributes, an operator has them in the types of its tensors. Each conversion
+//! therefore emits gradlet's op for the scales of the tensors, and fails unless it is the op of the node: the file has the op's bits.
 
 use super::arrays::{attributes, keeping};
 use super::emitter::{Converted, Emitter};
@@ -261,14 +261,16 @@ pub(super) fn avg_pool2d(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     limited(to, node, ("AVERAGE_POOL_2D", &[x]), (5, pooling(&window), 5), range)
 }
 
+/// A reduction over axes, from one scale to another.
+type Reduce = fn(&Tensor, &[i32], bool, Quantization, Quantization) -> Result<Tensor>;
+
 /// Adds a mean or a sum. The attributes end with `[keepdims, axis…]`.
 pub(super) fn mean(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let (x, y) = (node.inputs[0], node.outputs[0]);
     let (from, into) = (to.scale(x)?, to.scale(y)?);
     let (keep, axes) = node.attributes.get(4..).and_then(<[u32]>::split_first).ok_or("it has no axes")?;
     let (keep, list) = (*keep == 1, axes.iter().map(|&axis| axis as i32).collect::<Vec<i32>>());
-    let both: [(&str, fn(&Tensor, &[i32], bool, Quantization, Quantization) -> Result<Tensor>); 2] =
-        [("MEAN", Tensor::quantized_mean), ("SUM", Tensor::quantized_sum)];
+    let both: [(&str, Reduce); 2] = [("MEAN", Tensor::quantized_mean), ("SUM", Tensor::quantized_sum)];
     let mut reason = Ok(());
     for (name, emit) in both {
         let of = list.clone();
@@ -298,14 +300,11 @@ pub(super) fn softmax(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     to.with(node, "SOFTMAX", &[], Some((9, vec![(0, Field::F32(1.0))])))
 }
 
+/// A function of a tensor and its scale.
+type Scaled = fn(&Tensor, Quantization) -> Result<Tensor>;
+
 /// Adds an operator that computes with the scale of its operand, and whose results have a fixed one.
-fn fixed(
-    to: &mut Emitter<'_>,
-    node: &Node,
-    (emit, name): (fn(&Tensor, Quantization) -> Result<Tensor>, &'static str),
-    scale: f32,
-    options: Options,
-) -> Converted<()> {
+fn fixed(to: &mut Emitter<'_>, node: &Node, (emit, name): (Scaled, &'static str), scale: f32, options: Options) -> Converted<()> {
     let from = to.scale(node.inputs[0])?;
     check(to.source, node, 1, move |operands| emit(&operands[0], from))?;
     to.set_scale(node.outputs[0], Quantization { scale, zero_point: 0 })?;
