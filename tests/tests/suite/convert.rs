@@ -91,6 +91,9 @@ fn functions(x: &Tensor) -> Result<Vec<Tensor>> {
         x.leaky_relu(0.3)?,
         x.mul_scalar(10.0)?.cast(DType::I32)?.floormod(&Tensor::scalar(&x.device()?, 3i32))?,
         x.silu()?.softmax(-1)?.argmin(-1, DType::I64)?,
+        x.div(&x.like(0.3)?)?.floordiv(&positive)?,
+        x.mul_scalar(90.0)?.cast(DType::I8)?.less(&x.cast(DType::I8)?)?,
+        x.mul_scalar(90.0)?.cast(DType::I32)?.truncatediv(&Tensor::scalar(&x.device()?, 7i32))?,
     ])
 }
 
@@ -106,7 +109,15 @@ fn controlled(scope: &dyn Scope, x: &Tensor) -> Result<Vec<Tensor>> {
         |(_, count)| count.less(&count.like(9.0)?),
         |(y, count)| Ok((y.mul(x)?.add_scalar(0.5)?, count.add_scalar(1.0)?)),
     )?;
-    Ok(vec![chosen, grown.0, grown.1])
+    // The next numbers of Fibonacci: a part of the state becomes another part as it is. The swapped integers are 8 bits wide.
+    let (one, other, _, small, swapped) = control::while_loop(
+        scope,
+        control::WhileOptions::default(),
+        (x.clone(), x.zeros_like()?, sum.zeros_like()?, x.cast(DType::I8)?, x.zeros_like()?.cast(DType::I8)?),
+        |(_, _, count, _, _)| count.less(&count.like(6.0)?),
+        |(one, other, count, small, swapped)| Ok((one.add(&other)?, one, count.add_scalar(1.0)?, swapped, small)),
+    )?;
+    Ok(vec![chosen, grown.0, grown.1, one, other, small.cast(DType::I32)?.add(&swapped.cast(DType::I32)?)?])
 }
 
 fn bodies(scope: &dyn Scope) -> Vec<(&'static str, TensorType, Body)> {

@@ -285,7 +285,7 @@ fn version(graph: &Graph, operator: &Operator) -> i32 {
         "TRANSPOSE_CONV" if operator.inputs.len() > 3 => 3,
         "RESIZE_BILINEAR" if has(3) => 3,
         "RESIZE_NEAREST_NEIGHBOR" if has(1) => 3,
-        "SELECT_V2" | "RESHAPE" | "HARD_SWISH" | "CAST" | "ELU" | "DYNAMIC_UPDATE_SLICE" | "SCATTER_ND" => 1,
+        "IF" | "WHILE" | "SELECT_V2" | "RESHAPE" | "HARD_SWISH" | "CAST" | "ELU" | "DYNAMIC_UPDATE_SLICE" | "SCATTER_ND" => 1,
         "FLOOR_DIV" if kind(0).dtype() == Some(DType::F32) => 2,
         "BROADCAST_TO" => 2,
         _ if small => 2,

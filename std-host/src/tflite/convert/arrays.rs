@@ -13,18 +13,55 @@ pub(super) fn attributes<T: bytemuck::AnyBitPattern>(node: &Node) -> Converted<T
     read_attributes(&node.attributes).map_err(|error| error.to_string())
 }
 
-/// Adds an operator whose results have the elements of its first operand.
-pub(super) fn moved(to: &mut Emitter<'_>, node: &Node, name: &'static str) -> Converted<()> {
-    to.inherit(node.inputs[0], node.outputs[0]);
-    to.same(node, name, None)
+/// Adds a comparison. The kernels compare small integers as the numbers for which they stand, with 8 bits after the point.
+pub(super) fn compare(to: &mut Emitter<'_>, node: &Node, name: &'static str) -> Converted<()> {
+    let kind = to.kind(node.inputs[0]);
+    let scales = [0, 1].map(|at| to.scale(node.inputs[at]).ok());
+    let exact = scales[0] == scales[1] && scales[0].is_some_and(|scale| scale.scale >= 1.0 / 256.0);
+    if !matches!(kind.dtype, DType::I8 | DType::U8 | DType::I16) || exact && kind.dtype != DType::I16 {
+        return to.same(node, name, None);
+    }
+    let mut wide = Vec::new();
+    for &id in &node.inputs {
+        let (x, y) = (to.tensor(id)?, to.temporary(TensorType::new(DType::I32, to.kind(id).shape), None)?);
+        to.operator("CAST", &[x], &[y], None);
+        wide.push(y);
+    }
+    let y = to.result(node.outputs[0])?;
+    to.operator(name, &wide, &[y], None);
+    Ok(())
+}
+
+/// Adds a cast. One of floats to 8 bits goes through 32 bits, as in gradlet.
+pub(super) fn cast(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    let (from, into) = (to.kind(node.inputs[0]), to.kind(node.outputs[0]));
+    if !from.dtype.is_float() || !matches!(into.dtype, DType::I8 | DType::U8) {
+        return to.same(node, "CAST", None);
+    }
+    let (x, wide) = (to.tensor(node.inputs[0])?, to.temporary(TensorType::new(DType::I32, from.shape), None)?);
+    let y = to.result(node.outputs[0])?;
+    to.operator("CAST", &[x], &[wide], None);
+    to.operator("CAST", &[wide], &[y], None);
+    Ok(())
+}
+
+/// Adds a division that is rounded down. That of floats is two operators, because FLOOR_DIV refuses a zero.
+pub(super) fn floordiv(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
+    let kind = to.kind(node.outputs[0]);
+    if kind.dtype != DType::F32 {
+        return to.same(node, "FLOOR_DIV", None);
+    }
+    let (operands, ratio) = (to.operands(node)?, to.temporary(kind, None)?);
+    let y = to.result(node.outputs[0])?;
+    to.operator("DIV", &operands, &[ratio], Some((29, Vec::new())));
+    to.operator("FLOOR", &[ratio], &[y], None);
+    Ok(())
 }
 
 /// Adds a reduction. The attributes are `[keepdims, axis…]`.
 pub(super) fn reduce(to: &mut Emitter<'_>, node: &Node, name: &'static str) -> Converted<()> {
     let (keep, axes) = node.attributes.split_first().ok_or("it has no axes")?;
-    if matches!(name, "REDUCE_MAX" | "REDUCE_MIN") {
-        to.inherit(node.inputs[0], node.outputs[0]);
-    }
+    if matches!(name, "REDUCE_MAX" | "REDUCE_MIN") {}
     let axes = to.shape(axes)?;
     to.with(node, name, &[axes], keeping(*keep == 1))
 }
@@ -37,6 +74,10 @@ pub(super) fn keeping(keep: bool) -> Options {
 /// Adds the position of an extreme.
 pub(super) fn position(to: &mut Emitter<'_>, node: &Node, name: &'static str, key: u8) -> Converted<()> {
     let argmax::Attributes { axis, .. } = attributes(node)?;
+    let dtype = to.kind(node.inputs[0]).dtype;
+    if !matches!(dtype, DType::F32 | DType::I32 | DType::I8 | DType::U8) {
+        return Err(format!("its operator does not have elements of type {dtype}"));
+    }
     let kind = ElementType::from(to.kind(node.outputs[0]).dtype);
     let axis = to.number(axis as i32)?;
     to.with(node, name, &[axis], Some((key, vec![(0, Field::I8(kind.0))])))
@@ -69,47 +110,44 @@ pub(super) fn softmax(to: &mut Emitter<'_>, node: &Node, name: &'static str, opt
 }
 
 pub(super) fn reshape(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
-    to.inherit(node.inputs[0], node.outputs[0]);
     let (x, y) = (to.tensor(node.inputs[0])?, to.result(node.outputs[0])?);
-    to.reshape(x, y);
-    Ok(())
+    to.reshape(x, y)
 }
 
 pub(super) fn transpose(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
-    to.inherit(node.inputs[0], node.outputs[0]);
     let order = to.shape(&node.attributes)?;
     to.with(node, "TRANSPOSE", &[order], None)
 }
 
 pub(super) fn broadcast_to(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
-    to.inherit(node.inputs[0], node.outputs[0]);
     let dims = to.shape(&node.attributes)?;
     to.with(node, "BROADCAST_TO", &[dims], None)
 }
 
-/// Gives all operands and the result of a node the same scale, if one of them has one. The format demands it.
-fn share(to: &mut Emitter<'_>, node: &Node, operands: &[usize]) -> Converted<()> {
-    let values = || operands.iter().map(|&at| node.inputs[at]).chain([node.outputs[0]]);
-    let Some(scale) = values().find_map(|id| to.scale(id).ok()) else { return Ok(()) };
-    values().try_for_each(|id| to.set_scale(id, scale))
+/// Returns the tensors of a node's first `count` operands. If they are quantized, they must have the scale of the result.
+fn alike(to: &mut Emitter<'_>, node: &Node, count: usize) -> Converted<Vec<i32>> {
+    let scale = to.scale(node.outputs[0]).ok();
+    node.inputs.iter().take(count).map(|&id| to.tensor_with(id, scale)).collect()
 }
 
 pub(super) fn concat(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
-    share(to, node, &(0..node.inputs.len()).collect::<Vec<_>>())?;
+    let (parts, y) = (alike(to, node, node.inputs.len())?, to.result(node.outputs[0])?);
     let axis = node.attributes.first().map_or(0, |&axis| axis as i32);
-    to.same(node, "CONCATENATION", Some((10, vec![(0, Field::I32(axis))])))
+    to.operator("CONCATENATION", &parts, &[y], Some((10, vec![(0, Field::I32(axis))])));
+    Ok(())
 }
 
 pub(super) fn extreme(to: &mut Emitter<'_>, node: &Node, name: &'static str) -> Converted<()> {
-    share(to, node, &[0, 1])?;
-    to.same(node, name, None)
+    let (operands, y) = (alike(to, node, 2)?, to.result(node.outputs[0])?);
+    to.operator(name, &operands, &[y], None);
+    Ok(())
 }
 
 /// Adds a selection. gradlet has the condition last, the format first.
 pub(super) fn select(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
-    share(to, node, &[0, 1])?;
-    let operands = to.operands(node)?;
-    let &[x, otherwise, condition] = operands.as_slice() else { return Err("it has no condition".into()) };
+    let (chosen, condition) = (alike(to, node, 2)?, node.inputs.get(2).ok_or("it has no condition")?);
+    let &[x, otherwise] = chosen.as_slice() else { return Err("it has no choice".into()) };
+    let condition = to.tensor(*condition)?;
     let y = to.result(node.outputs[0])?;
     to.operator("SELECT_V2", &[condition, x, otherwise], &[y], None);
     Ok(())
@@ -120,13 +158,18 @@ pub(super) fn gather(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     if negative != 0 {
         return Err("it gives zeros for negative indices".into());
     }
-    to.inherit(node.inputs[0], node.outputs[0]);
     to.same(node, "GATHER", Some((23, vec![(0, Field::I32(axis as i32)), (1, Field::I32(batch_dims as i32))])))
 }
 
 pub(super) fn scatter_nd(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let operands = to.operands(node)?;
-    let &[updates, indices] = operands.as_slice() else { return Err("it has no indices".into()) };
+    let &[updates, mut indices] = operands.as_slice() else { return Err("it has no indices".into()) };
+    let kind = to.kind(node.inputs[1]);
+    if kind.dtype != DType::I32 {
+        let narrow = to.temporary(TensorType::new(DType::I32, kind.shape), None)?;
+        to.operator("CAST", &[indices], &[narrow], None);
+        indices = narrow;
+    }
     let (dims, y) = (to.shape(&node.attributes)?, to.result(node.outputs[0])?);
     to.operator("SCATTER_ND", &[indices, updates, dims], &[y], None);
     Ok(())
@@ -145,11 +188,10 @@ pub(super) fn scatter_update(to: &mut Emitter<'_>, node: &Node) -> Converted<()>
     if slices != 1 || components > dims.len() {
         return Err(format!("it replaces {slices} slices, but an operator replaces one"));
     }
-    to.inherit(x, node.outputs[0]);
     let (operand, index) = (to.tensor(x)?, to.tensor(index)?);
     let list = |dtype: DType, count: usize| Shape::new(&[count as u32]).map(|shape| TensorType::new(dtype, shape)).map_err(wrong);
     let mut begin = to.temporary(list(chosen.dtype, components)?, None)?;
-    to.reshape(index, begin);
+    to.reshape(index, begin)?;
     if chosen.dtype != DType::I32 {
         let narrow = to.temporary(list(DType::I32, components)?, None)?;
         to.operator("CAST", &[begin], &[narrow], None);
@@ -163,14 +205,13 @@ pub(super) fn scatter_update(to: &mut Emitter<'_>, node: &Node) -> Converted<()>
     let slice: Vec<u32> = dims.iter().enumerate().map(|(axis, &dim)| if axis < components { 1 } else { dim }).collect();
     let slice = TensorType::new(to.kind(update).dtype, Shape::new(&slice).map_err(wrong)?);
     let (own, update) = (to.tensor(update)?, to.temporary(slice, None)?);
-    to.reshape(own, update);
+    to.reshape(own, update)?;
     let y = to.result(node.outputs[0])?;
     to.operator("DYNAMIC_UPDATE_SLICE", &[operand, update, begin], &[y], None);
     Ok(())
 }
 
 pub(super) fn top_k(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
-    to.inherit(node.inputs[0], node.outputs[0]);
     let (x, k) = (to.tensor(node.inputs[0])?, to.number(node.attributes.first().map_or(0, |&k| k as i32))?);
     let outputs = node.outputs.iter().map(|&id| to.result(id)).collect::<Converted<Vec<i32>>>()?;
     to.operator("TOPK_V2", &[x, k], &outputs, None);
@@ -179,7 +220,6 @@ pub(super) fn top_k(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
 
 /// Adds a slice. The attributes of each axis are its begin, its step and its number of elements.
 pub(super) fn strided_slice(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
-    to.inherit(node.inputs[0], node.outputs[0]);
     let (mut begins, mut ends, mut steps, mut open) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for (axis, &[begin, step, count]) in node.attributes.as_chunks::<3>().0.iter().enumerate() {
         let (begin, step) = (i64::from(begin), i64::from(step as i32));
@@ -189,7 +229,7 @@ pub(super) fn strided_slice(to: &mut Emitter<'_>, node: &Node) -> Converted<()> 
             open |= 1 << axis;
         }
         begins.push(begin as i32);
-        ends.push(end.max(0) as i32);
+        ends.push(end.clamp(0, i32::MAX.into()) as i32);
         steps.push(step as i32);
     }
     let lists = [to.list(&begins)?, to.list(&ends)?, to.list(&steps)?];
@@ -207,17 +247,19 @@ pub(super) fn pad(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
             _ => return Err("it puts elements between those of its operand".into()),
         }
     }
-    to.inherit(x, node.outputs[0]);
-    to.inherit(node.outputs[0], x);
     let padding = padding(to, &paddings)?;
     let constant = to.known(node, 1)?.bytes().map_err(|error| error.to_string())?;
-    let zero = to.scale(x).ok().map_or(0, |scale| scale.zero_point);
-    let width = constant.len();
-    if zero.to_le_bytes().get(..width.min(4)) == Some(&constant[..width.min(4)]) && constant.iter().skip(4).all(|&byte| byte == 0) {
+    let scale = to.scale(node.outputs[0]).ok();
+    if scale != to.scale(x).ok() {
+        return Err("its operand and its result have different scales".into());
+    }
+    // The bytes of the integer that stands for 0.
+    let zero = scale.map_or(0, |scale| scale.zero_point).to_le_bytes();
+    let zeros = constant.iter().enumerate().all(|(at, &byte)| byte == if at < 4 { zero[at] } else { 0 });
+    if zeros {
         return to.with(node, "PAD", &[padding], None);
     }
-    to.inherit(x, value);
-    let value = to.tensor(value)?;
+    let value = to.tensor_with(value, scale)?;
     to.with(node, "PADV2", &[padding, value], None)
 }
 

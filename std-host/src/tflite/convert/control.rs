@@ -74,6 +74,7 @@ pub(super) fn repeat(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
         Ok(())
     })?;
     let body = to.nest(&body, "body", |inner| {
+        inner.copy_other_inputs()?;
         if most.is_some() {
             let (count, one, next) = (inner.argument(COUNT)?, inner.number(1)?, inner.temporary(COUNT, None)?);
             inner.operator("ADD", &[count, one], &[next], Some((11, Vec::new())));

@@ -1,13 +1,13 @@
 //! A subgraph under construction.
 
 use super::activations::{self, Composites};
-use super::table;
+use super::{scales, table};
 use crate::formats::tflite::write::{Described, Field, Graph, Operator, Options};
 use crate::formats::tflite::{ElementType, Quantization as Scales};
 use gradlet_core::function::graph::{Graph as Source, Node, Origin, ValueId};
 use gradlet_core::tensor::AffineQuantization;
 use gradlet_core::{DType, Quantization, Tensor, TensorType};
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// Result whose error is the reason why an op has no operator.
 pub(super) type Converted<T> = std::result::Result<T, String>;
@@ -26,7 +26,8 @@ pub(super) struct Emitter<'g> {
     tensors: Vec<Option<i32>>,
     /// The scales of each value, if its elements are quantized.
     scales: Vec<Option<AffineQuantization>>,
-    names: HashSet<String>,
+    /// How many tensors have had each name.
+    names: HashMap<String, usize>,
     /// Name of the tensors that the present node adds.
     name: String,
 }
@@ -38,10 +39,10 @@ impl<'g> Emitter<'g> {
         for (index, node) in source.nodes.iter().enumerate() {
             node.outputs.iter().for_each(|&id| makers[id] = Some(index));
         }
-        let scales = source.values.iter().map(|value| value.quantization.as_deref().cloned()).collect();
+        let scales = scales::known(source)?;
         let graph = Graph { name: name.into(), ..Graph::default() };
         let tensors = vec![None; source.values.len()];
-        let (names, name, nested) = (HashSet::new(), String::new(), Vec::new());
+        let (names, name, nested) = (HashMap::new(), String::new(), Vec::new());
         let mut emitter = Emitter { source, graph, number, nested, makers, tensors, scales, names, name };
         for (at, &id) in source.inputs.iter().enumerate() {
             emitter.name = inputs.get(at).map_or_else(|| format!("input_{at}"), |name| name.to_string());
@@ -58,9 +59,7 @@ impl<'g> Emitter<'g> {
         for at in 0..self.graph.outputs.len() {
             let (tensor, id) = (self.graph.outputs[at], self.source.outputs[at]);
             if !matches!(self.source.values[id].origin, Origin::Node) || self.graph.outputs[..at].contains(&tensor) {
-                let copy = self.temporary(self.kind(id), self.scales[id].clone()).map_err(|reason| vec![reason])?;
-                self.reshape(tensor, copy);
-                self.graph.outputs[at] = copy;
+                self.copy_result(at, self.scales[id].clone()).map_err(|reason| vec![reason])?;
             }
         }
         Ok(self.finish())
@@ -81,6 +80,26 @@ impl<'g> Emitter<'g> {
         let tensor = self.temporary(kind, None)?;
         self.graph.inputs.push(tensor);
         Ok(tensor)
+    }
+
+    /// Makes result `at`, a value of the source, a copy.
+    fn copy_result(&mut self, at: usize, scales: Option<AffineQuantization>) -> Converted<()> {
+        let copy = self.temporary(self.kind(self.source.outputs[at]), scales)?;
+        self.reshape(self.graph.outputs[at], copy)?;
+        self.graph.outputs[at] = copy;
+        Ok(())
+    }
+
+    /// Makes each result that is another input than that of its own position a copy. The results of a loop's body take the memory of its
+    /// inputs one after another.
+    pub(super) fn copy_other_inputs(&mut self) -> Converted<()> {
+        for at in 0..self.graph.outputs.len() {
+            let input = self.graph.inputs.iter().position(|input| *input == self.graph.outputs[at]);
+            if input.is_some_and(|input| input != at) {
+                self.copy_result(at, self.scales[self.source.outputs[at]].clone())?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the results, in which a caller can replace some.
@@ -156,25 +175,25 @@ impl<'g> Emitter<'g> {
         scales.single().ok_or_else(|| "a tensor has several scales".into())
     }
 
-    /// Gives a value the scale and zero point `wanted`. Fails if it has others, or is an operand of an earlier operator without them.
+    /// Gives a value that has no tensor yet the scale and zero point `wanted`. Fails if it has others.
     pub(super) fn set_scale(&mut self, id: ValueId, wanted: Quantization) -> Converted<()> {
         match &self.scales[id] {
             Some(known) if known.single() == Some(wanted) => Ok(()),
-            Some(_) => Err(format!("a tensor has another scale than {wanted}")),
-            None => {
+            None if self.tensors[id].is_none() => {
                 self.scales[id] = Some(wanted.into());
-                if let Some(tensor) = self.tensors[id] {
-                    self.graph.tensors[tensor as usize].quantization = self.scales[id].as_ref().map(described_scales);
-                }
                 Ok(())
             }
+            _ => Err(format!("a tensor has another scale than {wanted}")),
         }
     }
 
-    /// Gives `to` the scales of `from`, if it has none.
-    pub(super) fn inherit(&mut self, from: ValueId, to: ValueId) {
-        if self.scales[to].is_none() && self.kind(from).dtype == self.kind(to).dtype {
-            self.scales[to] = self.scales[from].clone();
+    /// Returns the tensor of an operand that has the scale and zero point `wanted`, if it is quantized. A constant can have several.
+    pub(super) fn tensor_with(&mut self, id: ValueId, wanted: Option<Quantization>) -> Converted<i32> {
+        let Some(wanted) = wanted else { return self.tensor(id) };
+        match self.source.constant(id) {
+            Some(constant) => self.constant(constant, Some(wanted.into())),
+            None if self.scale(id)? == wanted => self.tensor(id),
+            None => Err(format!("a tensor has another scale than {wanted}")),
         }
     }
 
@@ -231,9 +250,9 @@ impl<'g> Emitter<'g> {
     fn push(&mut self, kind: TensorType, data: Option<Vec<u8>>, scales: Option<AffineQuantization>) -> Converted<i32> {
         let dims = integers(kind.shape.dims())?;
         let base = if data.is_some() { format!("{}/constant", self.name) } else { self.name.clone() };
-        let numbered = |number: usize| if number == 0 { base.clone() } else { format!("{base}_{number}") };
-        let name = (0..).map(numbered).find(|name| !self.names.contains(name)).unwrap_or_default();
-        self.names.insert(name.clone());
+        let count = self.names.entry(base.clone()).or_default();
+        let name = if *count == 0 { base } else { format!("{base}_{count}") };
+        *count += 1;
         let quantization = scales.as_ref().filter(|_| kind.dtype != DType::F32).map(described_scales);
         self.graph.tensors.push(Described { name, kind: ElementType::from(kind.dtype), dims, data, quantization });
         Ok(self.graph.tensors.len() as i32 - 1)
@@ -260,11 +279,11 @@ impl<'g> Emitter<'g> {
     }
 
     /// Adds the operator that gives `to` the elements of `from`.
-    pub(super) fn reshape(&mut self, from: i32, to: i32) {
+    pub(super) fn reshape(&mut self, from: i32, to: i32) -> Converted<()> {
         let dims = self.graph.tensors[to as usize].dims.clone();
-        if let Ok(shape) = self.list(&dims) {
-            self.operator("RESHAPE", &[from, shape], &[to], Some((17, vec![(0, Field::List(dims))])));
-        }
+        let shape = self.list(&dims)?;
+        self.operator("RESHAPE", &[from, shape], &[to], Some((17, vec![(0, Field::List(dims))])));
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `emitter.rs` | a subgraph under construction |
+//! | `scales.rs` | the scales of quantized values |
 //! | `table.rs` | the operator of each op |
 //! | `activations.rs` | ops that are one operator together, and activations that become part of the operator before them |
 //! | `arrays.rs`, `windows.rs`, `quantized.rs`, `control.rs` | operators with options, operands or subgraphs of their own |
@@ -12,6 +13,7 @@ mod arrays;
 mod control;
 mod emitter;
 mod quantized;
+mod scales;
 mod table;
 mod windows;
 
@@ -26,7 +28,8 @@ use gradlet_core::{Error, Result};
 /// caller names none. Variables are constants of the file, with the values that they have now. Signatures share equal constants.
 ///
 /// An int8 function, such as [`Calibration::quantize`](crate::quantize::Calibration::quantize) and imported models give it, has the same
-/// bits in TensorFlow Lite's reference kernels as in gradlet. A float function has the same results within rounding errors.
+/// bits in TensorFlow Lite's reference kernels as in gradlet. A float function has the same results within rounding errors. Maxima,
+/// sorting and casts differ for NaN, and casts for floats outside the range of the integers.
 ///
 /// ```
 /// use gradlet::layers::{Activation, Dense, Layer, Sequential};

@@ -105,25 +105,32 @@ fn real(Multiplier { value, exponent }: Multiplier) -> f64 {
 
 /// Returns the scales of an op on two tensors. Its attributes begin with the zero points of both, and the zero point and the range of the
 /// result. `other` returns the scale of an operand from those of the other operand and of the result. A constant needs it.
-fn scaling(to: &mut Emitter<'_>, node: &Node, other: impl Fn(f64, f64, usize) -> f64) -> Converted<(PairQuantization, [i32; 2])> {
+fn scaling(to: &Emitter<'_>, node: &Node, other: impl Fn(f64, f64, usize) -> f64) -> Converted<(PairQuantization, [i32; 2])> {
     let &[left_zero, right_zero, _, least, greatest, ..] = node.attributes.as_slice() else { return Err("it has no range".into()) };
     let range = [least as i32, greatest as i32];
-    let [left, right, output] = [node.inputs[0], node.inputs[1], node.outputs[0]];
-    for (at, id, known, zero) in [(0, left, right, left_zero), (1, right, left, right_zero)] {
-        if to.source.constant(id).is_some() && to.scale(id).is_err() {
-            let scale = other(to.scale(known)?.scale.into(), to.scale(output)?.scale.into(), at) as f32;
-            to.set_scale(id, Quantization { scale, zero_point: zero as i32 })?;
+    let output = to.scale(node.outputs[0])?;
+    let scale = |at: usize, zero_point: u32| {
+        let (own, known) = (to.scale(node.inputs[at]), node.inputs[1 - at]);
+        if own.is_ok() || to.source.constant(node.inputs[at]).is_none() {
+            return own;
         }
-    }
-    let scaling =
-        PairQuantization { left: to.scale(left)?, right: to.scale(right)?, output: to.scale(node.outputs[0])?, range: Some(range.into()) };
+        let scale = other(to.scale(known)?.scale.into(), output.scale.into(), at) as f32;
+        Ok(Quantization { scale, zero_point: zero_point as i32 })
+    };
+    let (left, right) = (scale(0, left_zero)?, scale(1, right_zero)?);
+    let scaling = PairQuantization { left, right, output, range: Some(range.into()) };
     Ok((scaling, range))
+}
+
+/// Returns the tensors of both operands.
+fn operands(to: &mut Emitter<'_>, node: &Node, scaling: &PairQuantization) -> Converted<[i32; 2]> {
+    Ok([to.tensor_with(node.inputs[0], Some(scaling.left))?, to.tensor_with(node.inputs[1], Some(scaling.right))?])
 }
 
 fn pair(to: &mut Emitter<'_>, node: &Node, (emit, name, key): Pair, other: impl Fn(f64, f64, usize) -> f64) -> Converted<()> {
     let (scaling, range) = scaling(to, node, other)?;
     check(to.source, node, 2, move |operands| emit(&operands[0], &operands[1], &scaling))?;
-    let inputs = to.operands(node)?;
+    let inputs = operands(to, node, &scaling)?;
     // Scales that are powers of two are numbers like others.
     let fields = if matches!(name, "ADD" | "SUB") { vec![(1, Field::Bool(false))] } else { Vec::new() };
     limited(to, node, (name, &inputs), (key, fields, 0), range)
@@ -145,13 +152,15 @@ pub(super) fn mul(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
 }
 
 pub(super) fn squared_difference(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
-    let ops::quantized_squared_difference::Attributes { operands, .. } = attributes(node)?;
-    let (scaling, range) = scaling(to, node, move |known, _, at| known * real(operands[at]) / real(operands[1 - at]))?;
+    let ops::quantized_squared_difference::Attributes { operands: multipliers, .. } = attributes(node)?;
+    let (scaling, range) = scaling(to, node, move |known, _, at| known * real(multipliers[at]) / real(multipliers[1 - at]))?;
     check(to.source, node, 2, move |operands| operands[0].quantized_squared_difference(&operands[1], &scaling))?;
     if activation(DType::I8, scaling.output, range) != (0, true) {
         return Err("its results are limited".into());
     }
-    to.same(node, "SQUARED_DIFFERENCE", None)
+    let (inputs, y) = (operands(to, node, &scaling)?, to.result(node.outputs[0])?);
+    to.operator("SQUARED_DIFFERENCE", &inputs, &[y], None);
+    Ok(())
 }
 
 pub(super) fn matmul(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
@@ -162,7 +171,9 @@ pub(super) fn matmul(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     if activation(to.kind(node.outputs[0]).dtype, scaling.output, range) != (0, true) {
         return Err("its results are limited".into());
     }
-    to.same(node, "BATCH_MATMUL", products(transposed))
+    let (inputs, y) = (operands(to, node, &scaling)?, to.result(node.outputs[0])?);
+    to.operator("BATCH_MATMUL", &inputs, &[y], products(transposed));
+    Ok(())
 }
 
 /// Scales of an op with weights.
@@ -253,7 +264,6 @@ pub(super) fn dense(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
 
 pub(super) fn avg_pool2d(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let ops::quantized_avg_pool2d::Attributes { window, range } = attributes(node)?;
-    to.inherit(node.inputs[0], node.outputs[0]);
     if to.scale(node.inputs[0])? != to.scale(node.outputs[0])? {
         return Err("its operand and its result have different scales".into());
     }
@@ -325,7 +335,6 @@ pub(super) fn sigmoid(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
 
 pub(super) fn resize_bilinear(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let ops::quantized_resize_bilinear::Attributes { size, centres } = attributes(node)?;
-    to.inherit(node.inputs[0], node.outputs[0]);
     let flags = [(2, Centres::Corners), (3, Centres::Half)].map(|(slot, kind)| (slot, Field::Bool(centres == kind as u32)));
     let size = to.shape(&size)?;
     to.with(node, "RESIZE_BILINEAR", &[size], Some((15, flags.to_vec())))

@@ -11,14 +11,16 @@ use gradlet_core::function::graph::Node;
 enum Elements {
     /// It moves or compares elements, so integers of one quantization are like numbers.
     Any,
-    /// It computes with numbers of 32 bits or with i64.
+    /// It computes with f32, i32 and i64.
     Numbers,
+    /// It computes with f32 and i32.
+    Words,
     /// It computes with f32.
     Floats,
     /// It has integers that stand for real numbers.
     Quantized,
 }
-use Elements::{Any, Floats, Numbers, Quantized};
+use Elements::{Any, Floats, Numbers, Quantized, Words};
 
 /// An op, the element types of its first operand, and its conversion.
 type Row = (&'static str, Elements, for<'e, 'g> fn(&'e mut Emitter<'g>, &'e Node) -> Converted<()>);
@@ -29,7 +31,7 @@ fn arithmetic(key: u8) -> Options {
 }
 
 static TABLE: &[Row] = &[
-    ("abs", Numbers, |to, node| to.same(node, "ABS", None)),
+    ("abs", Words, |to, node| to.same(node, "ABS", None)),
     ("add", Numbers, |to, node| to.same(node, "ADD", arithmetic(11))),
     ("all", Any, |to, node| arrays::reduce(to, node, "REDUCE_ALL")),
     ("any", Any, |to, node| arrays::reduce(to, node, "REDUCE_ANY")),
@@ -37,7 +39,7 @@ static TABLE: &[Row] = &[
     ("argmin", Any, |to, node| arrays::position(to, node, "ARG_MIN", 57)),
     ("avg_pool2d", Floats, |to, node| windows::pool(to, node, "AVERAGE_POOL_2D")),
     ("broadcast_to", Any, arrays::broadcast_to),
-    ("cast", Any, |to, node| to.same(node, "CAST", None)),
+    ("cast", Any, arrays::cast),
     ("ceil", Floats, |to, node| to.same(node, "CEIL", None)),
     ("concat", Any, arrays::concat),
     ("cond", Any, control::branch),
@@ -49,16 +51,16 @@ static TABLE: &[Row] = &[
     ("depthwise_conv2d", Floats, windows::depthwise_conv2d),
     ("dequantize", Quantized, quantized::dequantize),
     ("div", Floats, |to, node| to.same(node, "DIV", arithmetic(29))),
-    ("equal", Any, |to, node| to.same(node, "EQUAL", None)),
+    ("equal", Any, |to, node| arrays::compare(to, node, "EQUAL")),
     ("exp", Floats, |to, node| to.same(node, "EXP", None)),
     ("floor", Floats, |to, node| to.same(node, "FLOOR", None)),
-    ("floordiv", Numbers, |to, node| to.same(node, "FLOOR_DIV", None)),
+    ("floordiv", Words, arrays::floordiv),
     ("floormod", Numbers, |to, node| to.same(node, "FLOOR_MOD", None)),
     ("gather", Any, arrays::gather),
-    ("gather_nd", Any, |to, node| arrays::moved(to, node, "GATHER_ND")),
+    ("gather_nd", Any, |to, node| to.same(node, "GATHER_ND", None)),
     ("identity", Any, arrays::reshape),
-    ("less", Any, |to, node| to.same(node, "LESS", None)),
-    ("less_equal", Any, |to, node| to.same(node, "LESS_EQUAL", None)),
+    ("less", Any, |to, node| arrays::compare(to, node, "LESS")),
+    ("less_equal", Any, |to, node| arrays::compare(to, node, "LESS_EQUAL")),
     ("log", Floats, |to, node| to.same(node, "LOG", None)),
     ("log_softmax", Floats, |to, node| arrays::softmax(to, node, "LOG_SOFTMAX", None)),
     ("logical_and", Any, |to, node| to.same(node, "LOGICAL_AND", None)),
@@ -75,9 +77,9 @@ static TABLE: &[Row] = &[
     ("minimum", Any, |to, node| arrays::extreme(to, node, "MINIMUM")),
     ("mul", Numbers, |to, node| to.same(node, "MUL", arithmetic(21))),
     ("neg", Numbers, |to, node| to.same(node, "NEG", None)),
-    ("not_equal", Any, |to, node| to.same(node, "NOT_EQUAL", None)),
+    ("not_equal", Any, |to, node| arrays::compare(to, node, "NOT_EQUAL")),
     ("pad", Any, arrays::pad),
-    ("pow", Numbers, |to, node| to.same(node, "POW", None)),
+    ("pow", Floats, |to, node| to.same(node, "POW", None)),
     ("prod", Numbers, |to, node| arrays::reduce(to, node, "REDUCE_PROD")),
     ("quantize", Floats, quantized::quantize),
     ("quantized_add", Quantized, quantized::add),
@@ -112,7 +114,10 @@ static TABLE: &[Row] = &[
     ("tensor_scatter_update", Any, arrays::scatter_update),
     ("top_k", Any, arrays::top_k),
     ("transpose", Any, arrays::transpose),
-    ("truncatediv", Numbers, |to, node| to.same(node, "DIV", arithmetic(29))),
+    ("truncatediv", Words, |to, node| match to.kind(node.inputs[0]).dtype {
+        DType::I32 => to.same(node, "DIV", arithmetic(29)),
+        _ => Err("its operator does not round".into()),
+    }),
     ("while_loop", Any, control::repeat),
 ];
 
@@ -127,7 +132,9 @@ pub(super) fn emit(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     if let Some(&x) = node.inputs.first() {
         let dtype = to.kind(x).dtype;
         let fits = match elements {
-            Any => true,
+            // Few operators have other floats.
+            Any => !matches!(dtype, DType::F64 | DType::F16 | DType::Bf16) || matches!(node.op.def.name, "cast" | "reshape" | "identity"),
+            Words => matches!(dtype, DType::F32 | DType::I32),
             Numbers => matches!(dtype, DType::F32 | DType::I32 | DType::I64),
             Floats => dtype == DType::F32,
             Quantized => matches!(dtype, DType::I8 | DType::U8 | DType::I16),
@@ -136,5 +143,43 @@ pub(super) fn emit(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
             return Err(format!("its operator does not have elements of type {dtype}"));
         }
     }
-    convert(to, node)
+    let dims: Vec<Vec<u32>> = node.inputs.iter().map(|&id| to.dims(id)).collect();
+    let rank = node.outputs.iter().map(|&id| to.dims(id).len()).max().unwrap_or(0);
+    let repeats = dims.iter().any(|other| *other != dims[0]);
+    match RANKS.iter().find(|(op, ..)| *op == node.op.def.name) {
+        Some(&(_, most, repeating)) if rank > most && (repeats || !repeating) => {
+            Err(format!("it has {rank} axes, but its operator at most {most}"))
+        }
+        _ => convert(to, node),
+    }
 }
+
+/// Greatest numbers of axes that the kernels of TensorFlow Lite have, and whether they apply only if an operand is repeated.
+const RANKS: &[(&str, usize, bool)] = &[
+    ("add", 6, true),
+    ("div", 5, true),
+    ("equal", 4, true),
+    ("floordiv", 4, true),
+    ("floormod", 4, true),
+    ("less", 4, true),
+    ("less_equal", 4, true),
+    ("logical_and", 4, true),
+    ("logical_or", 4, true),
+    ("logical_xor", 4, true),
+    ("matmul", 5, false),
+    ("maximum", 5, true),
+    ("minimum", 5, true),
+    ("mul", 6, true),
+    ("not_equal", 4, true),
+    ("pad", 5, false),
+    ("pow", 4, true),
+    ("quantized_add", 6, true),
+    ("quantized_matmul", 5, false),
+    ("quantized_mul", 6, true),
+    ("quantized_squared_difference", 4, true),
+    ("select", 5, true),
+    ("strided_slice", 5, false),
+    ("sub", 6, true),
+    ("transpose", 6, false),
+    ("truncatediv", 5, true),
+];

@@ -95,7 +95,7 @@ pub(super) fn depthwise_conv2d(to: &mut Emitter<'_>, node: &Node) -> Converted<(
         None => {
             let (own, filter) = (to.tensor(node.inputs[1])?, TensorType::new(DType::F32, Shape::new(&dims).map_err(wrong)?));
             let filter = to.temporary(filter, None)?;
-            to.reshape(own, filter);
+            to.reshape(own, filter)?;
             filter
         }
     };
@@ -127,7 +127,6 @@ pub(super) fn pooling(window: &avg_pool2d::Attributes) -> Vec<(u16, Field)> {
 }
 
 pub(super) fn pool(to: &mut Emitter<'_>, node: &Node, name: &'static str) -> Converted<()> {
-    to.inherit(node.inputs[0], node.outputs[0]);
     to.same(node, name, Some((5, pooling(&attributes(node)?))))
 }
 
