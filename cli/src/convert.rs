@@ -14,8 +14,9 @@ use std::path::PathBuf;
 /// Convert an artifact to a model of TensorFlow Lite
 ///
 /// Writes a .tflite file with a signature for each signature of the artifact that changes no variable. The values of variables become
-/// constants. Interpreters of TensorFlow Lite, LiteRT and TensorFlow Lite Micro run the file. int8 signatures keep their bits. With
-/// --quantize, a float signature becomes int8. An op without an operator of TensorFlow Lite is an error, which lists all such ops.
+/// constants. Interpreters of TensorFlow Lite, LiteRT and TensorFlow Lite Micro run the file. With --quantize, a float signature becomes
+/// int8, with the same bits in the reference kernels of TensorFlow Lite. An artifact that is int8 already is refused: it lacks the scales
+/// between its ops. If an op cannot be converted, nothing is written, and the error lists all such ops of the signature.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  gradlet convert cnn.grdl -o cnn.tflite\n  \
                         gradlet convert cnn.grdl -o cnn.tflite --signature infer\n  \
@@ -51,19 +52,27 @@ impl Convert {
     fn convert(&self, quiet: bool) -> Result<String> {
         let loaded = gradlet::load(&self.file)?.on(&portable_cpu())?;
         let changes = |function: &ConcreteFunction| function.graph().captures.iter().any(|capture| capture.assigned.is_some());
-        let mut signatures = Vec::new();
+        let (mut signatures, mut skipped) = (Vec::new(), Vec::new());
         for name in &self.signature {
             signatures.push(loaded.signature(name)?);
         }
         if signatures.is_empty() {
             for signature in loaded.signatures() {
-                if !changes(signature.concrete()?) {
-                    signatures.push(signature);
+                match changes(signature.concrete()?) {
+                    true => skipped.push(signature.name()),
+                    false => signatures.push(signature),
                 }
             }
         }
-        ensure!(!signatures.is_empty(), "all of its signatures change variables");
-        ensure!(self.quantize.is_empty() || signatures.len() == 1, "--quantize needs one signature: choose it with --signature");
+        ensure!(
+            !signatures.is_empty(),
+            "all of its signatures change variables, as a training step does: a .tflite file needs one that changes none"
+        );
+        let count = signatures.len();
+        ensure!(
+            self.quantize.is_empty() || count == 1,
+            "--quantize takes one signature, but {count} would be converted: choose one with --signature"
+        );
         let (mut converter, mut lines) = (Converter::new(), String::new());
         for signature in signatures {
             let inputs: Vec<&str> = signature.inputs().map(|(name, _)| name).collect();
@@ -86,6 +95,10 @@ impl Convert {
         }
         let bytes = converter.to_bytes()?;
         write_whole(&self.output, &bytes)?;
+        if !skipped.is_empty() {
+            lines += &format!("  without {}, which change variables\n", skipped.join(", "));
+        }
+        lines += &format!("  operators: {}\n", converter.operators().join(", "));
         Ok(format!("{}: {} B\n{lines}", self.output.display(), bytes.len()))
     }
 }

@@ -87,7 +87,7 @@ impl ConcreteFunction {
     /// Returns the graph with the present values of the variables as constants. Sums and products with a constant for each channel, such
     /// as a normalization, become part of the weights of the convolution or dense layer before them, so the last bits can differ.
     ///
-    /// Fails if the function changes a variable, as a training step does, and if a constant cannot be computed.
+    /// Fails if the function changes a variable, as a training step does, or if an op on constants fails.
     #[doc(alias = "convert_variables_to_constants_v2")]
     pub fn frozen(&self) -> Result<Graph> {
         freeze(&self.name, &self.traced)

@@ -5,7 +5,7 @@ use super::plan::{Fate, Plan, Site};
 use super::ranges::Range;
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
-use crate::base::quantization::{AffineQuantization, Quantization};
+use crate::base::quantization::Quantization;
 use crate::base::shape::TensorType;
 use crate::ops::{self, code, tables};
 use crate::tensor::Tensor;
@@ -62,20 +62,10 @@ impl<'a> Lowering<'a> {
             }
         }
         let result = |&id: &ValueId| match self.dtype(id) {
-            DType::F32 if int8 => self.result(id),
+            DType::F32 if int8 => Ok(self.int8(id)?.0),
             _ => self.plain(id),
         };
         graph.outputs.iter().map(result).collect()
-    }
-
-    /// Returns a result of the graph as int8, with the scale for which its integers stand.
-    fn result(&mut self, id: ValueId) -> Result<Tensor> {
-        let (value, quantization) = self.int8(id)?;
-        if value.quantization().and_then(AffineQuantization::single) == Some(quantization) {
-            return Ok(value);
-        }
-        let unchanged: Vec<i8> = (i8::MIN..=i8::MAX).collect();
-        Ok(self.applied(&value, &unchanged, quantization)?.0)
     }
 
     fn dtype(&self, id: ValueId) -> DType {

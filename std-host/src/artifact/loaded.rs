@@ -294,6 +294,8 @@ impl<'l> LoadedSignature<'l> {
     /// Returns the signature as a function, for example to [quantize](crate::quantize) it or to convert it to
     /// [TensorFlow Lite's format](crate::tflite::Converter).
     ///
+    /// An int8 signature can be run, but not converted: an artifact has the scales of inputs and outputs only.
+    ///
     /// Fails if the artifact was only loaded: call [`Loaded::on`] first.
     pub fn concrete(&self) -> Result<&'l ConcreteFunction> {
         let text = "an artifact that was only loaded has no functions: choose a device for it with `on`";

@@ -70,6 +70,7 @@ fn moved(x: &Tensor) -> Result<Vec<Tensor>> {
         x.cumsum(1, true, true)?,
         x.broadcast_to(&[2, 4, 5, 6])?.sum(&[0, 2], true)?,
         x.clone(),
+        x.index(&[Index::At(1), Index::At(-1), Index::At(2)][..])?,
         x.softmax(1)?,
         x.log_softmax(-1)?,
     ])

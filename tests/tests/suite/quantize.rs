@@ -165,3 +165,25 @@ fn digits_in_int8() -> Result<()> {
 fn quantized_models_are_those_of_tensorflow() {
     check(Path::new(FIXTURES));
 }
+
+/// A product with a positive number changes only the scale, so the result is a view of the argument.
+#[test]
+fn a_changed_scale_costs_nothing() -> Result<()> {
+    let scope = Eager::new(&portable_cpu());
+    let x = Tensor::new(&scope.device(), &[-1.0f32, 0.5, 1.0, 0.25], &[4])?;
+    let triple = Function::new(|_: &dyn Scope, x: Tensor| x.mul_scalar(3.0));
+    let mut calibration = Calibration::new(&*triple.concrete(&scope, &x)?)?;
+    calibration.observe(&[x])?;
+    let mut artifact = gradlet::Artifact::new();
+    artifact.signature("infer", &*calibration.quantize(&scope, &INT8)?, &["x"], &["y"])?;
+    let bytes = artifact.to_bytes()?;
+    let program = Program::load(&bytes, ops::KERNELS, &["infer"])?;
+    let (mut arena, infer) = (AlignedBytes::zeroed(program.arena_bytes()), program.signature("infer")?);
+    let mut session = Session::new(&program, &mut arena)?;
+    session.input_mut::<i8>(infer, 0)?.copy_from_slice(&[-128, 0, 5, 127]);
+    session.run(infer)?;
+    assert_eq!(session.output::<i8>(infer, 0)?, [-128, 0, 5, 127]);
+    let scales = [session.input_quantization(infer, 0)?.unwrap(), session.output_quantization(infer, 0)?.unwrap()];
+    assert!((scales[1].scale / scales[0].scale - 3.0).abs() < 1e-5 && scales[0].zero_point == scales[1].zero_point, "{scales:?}");
+    Ok(())
+}

@@ -83,8 +83,9 @@ pub(crate) struct Named {
     pub outputs: Vec<(String, i32)>,
 }
 
-/// Bytes that a file may have. Its offsets have 32 bits, one of which is a sign.
-const MAX_BYTES: usize = 1 << 31;
+/// Greatest number of bytes of the constants. The offsets of a file have 32 bits, one of which is a sign, and the builder doubles its
+/// memory.
+const MAX_BYTES: usize = 1 << 30;
 
 type Builder = FlatBufferBuilder<'static>;
 type Offset = WIPOffset<UnionWIPOffset>;
@@ -126,10 +127,10 @@ struct Writer<'g> {
 
 /// Returns the bytes of a model, or `None` if it is too large for the format.
 pub(crate) fn write(graphs: &[Graph], signatures: &[Named]) -> Option<Vec<u8>> {
-    // Nothing but constants can be that large.
+    // The other parts of a file are small.
     let constants = graphs.iter().flat_map(|graph| &graph.tensors).filter_map(|tensor| tensor.data.as_ref());
     let distinct: HashMap<&[u8], ()> = constants.map(|data| (data.as_slice(), ())).collect();
-    if distinct.keys().map(|data| data.len() + 64).sum::<usize>() > MAX_BYTES / 2 {
+    if distinct.keys().map(|data| data.len() + 64).sum::<usize>() > MAX_BYTES {
         return None;
     }
     let mut writer = Writer { builder: Builder::new(), buffers: Vec::new(), shared: HashMap::new(), codes: Vec::new() };

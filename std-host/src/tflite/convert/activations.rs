@@ -22,7 +22,7 @@ static COMPOSITES: &[Composite] = &[
     ("HARD_SWISH", None, Tensor::hard_silu),
 ];
 
-/// The fate of a node.
+/// The way in which a node is emitted.
 pub(super) enum Planned {
     /// No operator reads its results.
     Unused,
@@ -37,7 +37,7 @@ pub(super) enum Planned {
 pub(super) struct Composites(HashMap<TensorType, Vec<Arc<ConcreteFunction>>>);
 
 impl Composites {
-    /// Decides the fate of each node, from the last to the first.
+    /// Decides how each node is emitted, from the last to the first.
     pub(super) fn plan(&mut self, emitter: &Emitter<'_>) -> Vec<Planned> {
         let source = emitter.source;
         let mut needed = vec![false; source.values.len()];
@@ -87,7 +87,7 @@ fn traced((_, _, function): Composite, kind: TensorType) -> Option<Arc<ConcreteF
     Function::new(move |_: &dyn Scope, x: Tensor| function(&x)).concrete(&scope, &Tensor::symbolic(kind)).ok()
 }
 
-/// True if value `id` is computed as value `like` of `template`, of the value `operand`, which it finds.
+/// True if the ops that compute `id` are those that compute `like` in `template`. Sets `operand` to the value in place of its input.
 fn is_same(emitter: &Emitter<'_>, id: ValueId, template: &Source, like: ValueId, operand: &mut Option<ValueId>) -> bool {
     if emitter.kind(id) != template.values[like].tensor_type {
         return false;

@@ -75,7 +75,7 @@ pub(super) fn position(to: &mut Emitter<'_>, node: &Node, name: &'static str, ke
     let argmax::Attributes { axis, .. } = attributes(node)?;
     let dtype = to.kind(node.inputs[0]).dtype;
     if !matches!(dtype, DType::F32 | DType::I32 | DType::I8 | DType::U8) {
-        return Err(format!("its operator does not have elements of type {dtype}"));
+        return Err(format!("its operator does not take elements of type {dtype}"));
     }
     let kind = ElementType::from(to.kind(node.outputs[0]).dtype);
     let axis = to.number(axis as i32)?;
@@ -155,7 +155,7 @@ pub(super) fn select(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
 pub(super) fn gather(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let gather::Attributes { axis, batch_dims, negative } = attributes(node)?;
     if negative != 0 {
-        return Err("it gives zeros for negative indices".into());
+        return Err("it gives zeros for negative indices, but GATHER does not".into());
     }
     to.same(node, "GATHER", Some((23, vec![(0, Field::I32(axis as i32)), (1, Field::I32(batch_dims as i32))])))
 }
@@ -182,10 +182,10 @@ pub(super) fn scatter_update(to: &mut Emitter<'_>, node: &Node) -> Converted<()>
     let (dims, chosen) = (to.dims(x), to.kind(index));
     let (components, slices) = match chosen.shape.dims() {
         [rows @ .., components] => (*components as usize, rows.iter().product::<u32>()),
-        [] => return Err("its indices are no matrix".into()),
+        [] => return Err("its indices are a scalar, but must be a matrix of one row".into()),
     };
-    if slices != 1 || components > dims.len() {
-        return Err(format!("it replaces {slices} slices, but an operator replaces one"));
+    if slices != 1 {
+        return Err(format!("it replaces {slices} slices, but DYNAMIC_UPDATE_SLICE replaces one"));
     }
     let (operand, index) = (to.tensor(x)?, to.tensor(index)?);
     let list = |dtype: DType, count: usize| Shape::new(&[count as u32]).map(|shape| TensorType::new(dtype, shape)).map_err(wrong);
@@ -243,7 +243,7 @@ pub(super) fn pad(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
         let after = i64::from(dim) - i64::from(begin) - i64::from(own);
         match u32::try_from(after) {
             Ok(after) if step == 1 || own <= 1 => paddings.extend([begin, after]),
-            _ => return Err("it puts elements between those of its operand".into()),
+            _ => return Err("it puts elements between those of its operand or removes some, but PAD only adds some around them".into()),
         }
     }
     let padding = padding(to, &paddings)?;

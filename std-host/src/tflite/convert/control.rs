@@ -37,9 +37,9 @@ impl Passed {
 /// Adds a branch on a condition.
 pub(super) fn branch(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let (&by, operands) = node.inputs.split_first().ok_or("it has no condition")?;
-    let [then, otherwise] = node.bodies.as_slice() else { return Err(format!("it has {} branches", node.bodies.len())) };
+    let [then, otherwise] = node.bodies.as_slice() else { return Err(format!("it has {} branches, but IF takes 2", node.bodies.len())) };
     if to.kind(by).dtype != DType::Bool {
-        return Err("it chooses by a number".into());
+        return Err("it chooses by a number, but IF takes a bool".into());
     }
     let passed = Passed::new(to, operands, 0);
     let mut subgraphs = Vec::new();

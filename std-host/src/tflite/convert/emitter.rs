@@ -69,7 +69,10 @@ impl<'g> Emitter<'g> {
     pub(super) fn nest(&mut self, body: &Source, name: &str, more: impl FnOnce(&mut Emitter<'_>) -> Converted<()>) -> Converted<i32> {
         let number = self.number + 1 + self.nested.len();
         let mut inner = Emitter::new(body, number, &format!("{}/{name}", self.name), &[])?;
-        inner.emit().map_err(|refused| format!("its body has\n    {}", refused.join("\n    ").replace("\n    ", "\n      ")))?;
+        inner.emit().map_err(|refused| {
+            let lines: Vec<String> = refused.iter().map(|line| format!("\n    {}", line.replace('\n', "\n  "))).collect();
+            format!("its body cannot be converted:{}", lines.concat())
+        })?;
         more(&mut inner)?;
         self.nested.extend(inner.finish());
         Ok(number as i32)
@@ -171,8 +174,10 @@ impl<'g> Emitter<'g> {
 
     /// Returns the scale and zero point of a value.
     pub(super) fn scale(&self, id: ValueId) -> Converted<Quantization> {
-        let scales = self.scales[id].as_ref().ok_or("a tensor of integers has no scale")?;
-        scales.single().ok_or_else(|| "a tensor has several scales".into())
+        let scales = self.scales[id]
+            .as_ref()
+            .ok_or("an operand or result of integers has no scale: an artifact has only those of inputs and outputs")?;
+        scales.single().ok_or_else(|| "an operand or result has a scale for each channel, but its operator needs one".into())
     }
 
     /// Gives a value that has no tensor yet the scale and zero point `wanted`. Fails if it has others.
@@ -183,7 +188,7 @@ impl<'g> Emitter<'g> {
                 self.scales[id] = Some(wanted.into());
                 Ok(())
             }
-            _ => Err(format!("a tensor has another scale than {wanted}")),
+            _ => Err(format!("an operand or result has another scale than {wanted}, which its operator needs")),
         }
     }
 
@@ -192,8 +197,10 @@ impl<'g> Emitter<'g> {
         let Some(wanted) = wanted else { return self.tensor(id) };
         match self.source.constant(id) {
             Some(constant) => self.constant(constant, Some(wanted.into())),
-            None if self.scale(id)? == wanted => self.tensor(id),
-            None => Err(format!("a tensor has another scale than {wanted}")),
+            None => match self.scale(id)? {
+                known if known == wanted => self.tensor(id),
+                known => Err(format!("an operand has {known}, but its operator needs {wanted}")),
+            },
         }
     }
 
@@ -215,20 +222,20 @@ impl<'g> Emitter<'g> {
 
     /// Adds the tensor of a value that is about to be computed.
     pub(super) fn result(&mut self, id: ValueId) -> Converted<i32> {
-        let tensor = self.temporary(self.kind(id), self.scales[id].clone())?;
+        let tensor = self.push(self.name.clone(), self.kind(id), None, self.scales[id].clone())?;
         self.tensors[id] = Some(tensor);
         Ok(tensor)
     }
 
-    /// Adds a tensor that no value of the source has.
+    /// Adds a tensor between the operators of a node.
     pub(super) fn temporary(&mut self, kind: TensorType, scales: Option<AffineQuantization>) -> Converted<i32> {
-        self.push(kind, None, scales)
+        self.push(format!("{}/value", self.name), kind, None, scales)
     }
 
     /// Adds a constant.
     pub(super) fn constant(&mut self, tensor: &Tensor, scales: Option<AffineQuantization>) -> Converted<i32> {
         let bytes = tensor.bytes().map_err(|error| error.to_string())?;
-        self.push(tensor.tensor_type(), Some(bytes.to_vec()), scales)
+        self.push(format!("{}/constant", self.name), tensor.tensor_type(), Some(bytes.to_vec()), scales)
     }
 
     /// Adds a list of numbers.
@@ -247,9 +254,8 @@ impl<'g> Emitter<'g> {
         self.constant(&Tensor::scalar(&gradlet_core::ops::portable_cpu(), number), None)
     }
 
-    fn push(&mut self, kind: TensorType, data: Option<Vec<u8>>, scales: Option<AffineQuantization>) -> Converted<i32> {
+    fn push(&mut self, base: String, kind: TensorType, data: Option<Vec<u8>>, scales: Option<AffineQuantization>) -> Converted<i32> {
         let dims = integers(kind.shape.dims())?;
-        let base = if data.is_some() { format!("{}/constant", self.name) } else { self.name.clone() };
         let count = self.names.entry(base.clone()).or_default();
         let name = if *count == 0 { base } else { format!("{base}_{count}") };
         *count += 1;
@@ -281,8 +287,9 @@ impl<'g> Emitter<'g> {
     /// Adds the operator that gives `to` the elements of `from`.
     pub(super) fn reshape(&mut self, from: i32, to: i32) -> Converted<()> {
         let dims = self.graph.tensors[to as usize].dims.clone();
-        let shape = self.list(&dims)?;
-        self.operator("RESHAPE", &[from, shape], &[to], Some((17, vec![(0, Field::List(dims))])));
+        // A list without elements is no constant for an interpreter. The option [0] stands for a scalar.
+        let (inputs, option) = if dims.is_empty() { (vec![from], vec![0]) } else { (vec![from, self.list(&dims)?], dims) };
+        self.operator("RESHAPE", &inputs, &[to], Some((17, vec![(0, Field::List(option))])));
         Ok(())
     }
 }

@@ -27,9 +27,9 @@ use gradlet_core::{Error, Result};
 /// Each signature is a subgraph of the file. Interpreters of TensorFlow Lite, LiteRT and TensorFlow Lite Micro run the first one if the
 /// caller names none. Variables are constants of the file, with the values that they have now. Signatures share equal constants.
 ///
-/// An int8 function, such as [`Calibration::quantize`](crate::quantize::Calibration::quantize) and imported models give it, has the same
-/// bits in TensorFlow Lite's reference kernels as in gradlet. A float function has the same results within rounding errors. Maxima,
-/// sorting and casts differ for NaN, and casts for floats outside the range of the integers.
+/// An int8 function, from [`Calibration::quantize`](crate::quantize::Calibration::quantize) or from an imported model, has the same
+/// bits in TensorFlow Lite's reference kernels as in gradlet. A float function has the same results within rounding errors. For NaN,
+/// maxima, sorts and casts can differ. So can casts of floats outside the range of the integers.
 ///
 /// ```
 /// use gradlet::layers::{Activation, Dense, Layer, Sequential};
@@ -61,9 +61,9 @@ impl Converter {
         Converter::default()
     }
 
-    /// Adds a function as the signature `name`, with names for its arguments and results. The device can be any.
+    /// Adds a function as the signature `name`, with names for its arguments and results. It can be on any device.
     ///
-    /// Fails if an op has no operator of TensorFlow Lite; the error lists all such ops with the reasons. Fails if the function changes a
+    /// Fails if an op cannot be converted; the error lists all such ops with the reasons. Fails if the function changes a
     /// variable, if the numbers of names are not those of the arguments and results, and if a name is used twice.
     pub fn signature(&mut self, name: &str, function: &ConcreteFunction, inputs: &[&str], outputs: &[&str]) -> Result<&mut Converter> {
         let wrong = |text: String| Error::message(format!("signature {name:?}: {text}"));
@@ -82,7 +82,7 @@ impl Converter {
         let emitter = Emitter::new(&frozen, self.graphs.len(), name, inputs).map_err(wrong)?;
         let graphs = emitter.run().map_err(|refused| {
             let lines: Vec<String> = refused.iter().map(|line| format!("\n  {line}")).collect();
-            wrong(format!("{} ops of {} have no operator of TensorFlow Lite:{}", refused.len(), function.name(), lines.concat()))
+            wrong(format!("{} cannot be converted to TensorFlow Lite:{}", function.name(), lines.concat()))
         })?;
         let graph = graphs.first().ok_or(Error::Internal)?;
         let named = |names: &[&str], tensors: &[i32]| names.iter().map(|name| name.to_string()).zip(tensors.iter().copied()).collect();
@@ -92,9 +92,16 @@ impl Converter {
         Ok(self)
     }
 
+    /// Returns the names of the operators of the file, in alphabetical order. A program with TensorFlow Lite Micro adds them to its
+    /// resolver.
+    pub fn operators(&self) -> Vec<&'static str> {
+        let names = self.graphs.iter().flat_map(|graph| &graph.operators).map(|operator| operator.name);
+        names.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+
     /// Returns the bytes of the file.
     ///
-    /// Fails if there is no signature, and with [`Error::TooLarge`] if the constants do not fit in a file, which has at most 1 GiB.
+    /// Fails if there is no signature, and with [`Error::TooLarge`] if the constants have more than 1 GiB together.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         if self.graphs.is_empty() {
             return Err(Error::message("the converter has no signature"));

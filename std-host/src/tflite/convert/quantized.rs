@@ -23,13 +23,13 @@ fn check(of: &Graph, node: &Node, count: usize, emit: impl Fn(&[Tensor]) -> Resu
     let scope = Eager::new(&ops::portable_cpu());
     let emitted = Function::new(move |_: &dyn Scope, operands: Vec<Tensor>| emit(&operands)).concrete(&scope, &operands).map_err(wrong)?;
     let graph = emitted.traced();
-    let other = graph.nodes.last().ok_or("its scales leave it without effect")?;
+    let other = graph.nodes.last().ok_or("it changes nothing at the scales of its operand and its result")?;
     let constants = |at: usize| other.inputs.get(at).and_then(|&id| graph.constant(id)).zip(of.constant(node.inputs[at]));
     let same = |at: usize| constants(at).is_none_or(|(one, other)| one.bytes().ok() == other.bytes().ok());
     if other.op.def.code == node.op.def.code && other.attributes == node.attributes && (count..node.inputs.len()).all(same) {
         return Ok(());
     }
-    Err("it does not compute with the scales of its operands and its result".into())
+    Err("its multipliers are not those of the scales of its operands and its result, from which an operator computes its own".into())
 }
 
 /// Returns the activation of an operator that leaves the elements from `least` to `greatest`, and whether it leaves exactly these.
@@ -156,7 +156,7 @@ pub(super) fn squared_difference(to: &mut Emitter<'_>, node: &Node) -> Converted
     let (scaling, range) = scaling(to, node, move |known, _, at| known * real(multipliers[at]) / real(multipliers[1 - at]))?;
     check(to.source, node, 2, move |operands| operands[0].quantized_squared_difference(&operands[1], &scaling))?;
     if activation(DType::I8, scaling.output, range) != (0, true) {
-        return Err("its results are limited".into());
+        return Err("its results are clamped to a range, but its operator has no activation".into());
     }
     let (inputs, y) = (operands(to, node, &scaling)?, to.result(node.outputs[0])?);
     to.operator("SQUARED_DIFFERENCE", &inputs, &[y], None);
@@ -169,7 +169,7 @@ pub(super) fn matmul(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let [left, right] = transposed.map(|transposed| transposed == 1);
     check(to.source, node, 2, move |operands| operands[0].quantized_matmul(&operands[1], left, right, &scaling))?;
     if activation(to.kind(node.outputs[0]).dtype, scaling.output, range) != (0, true) {
-        return Err("its results are limited".into());
+        return Err("its results are clamped to a range, but its operator has no activation".into());
     }
     let (inputs, y) = (operands(to, node, &scaling)?, to.result(node.outputs[0])?);
     to.operator("BATCH_MATMUL", &inputs, &[y], products(transposed));
@@ -239,7 +239,7 @@ pub(super) fn conv2d(to: &mut Emitter<'_>, node: &Node, by_channel: bool) -> Con
     let filters = to.dims(node.outputs[0]).last().copied().unwrap_or(0);
     let narrow = narrow_bias(to, node);
     let (name, slot, options) = match by_channel {
-        true if narrow.is_some() => return Err("it has int16 images with a bias of 32 bits".into()),
+        true if narrow.is_some() => return Err("it has int16 images with a bias of 32 bits, but DEPTHWISE_CONV_2D needs 64".into()),
         true => ("DEPTHWISE_CONV_2D", 4, depthwise(&window, filters.checked_div(channels).unwrap_or(1))),
         false => ("CONV_2D", 3, convolution(&window)),
     };

@@ -116,7 +116,7 @@ static TABLE: &[Row] = &[
     ("transpose", Any, arrays::transpose),
     ("truncatediv", Words, |to, node| match to.kind(node.inputs[0]).dtype {
         DType::I32 => to.same(node, "DIV", arithmetic(29)),
-        _ => Err("its operator does not round".into()),
+        _ => Err("it rounds toward zero, but DIV of floats does not round".into()),
     }),
     ("while_loop", Any, control::repeat),
 ];
@@ -125,8 +125,10 @@ static TABLE: &[Row] = &[
 pub(super) fn emit(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let Some((_, elements, convert)) = TABLE.iter().find(|(op, ..)| *op == node.op.def.name) else {
         return Err(match node.op.def.name {
-            name if name.starts_with("packed_") => "its filter is packed for a microcontroller: export without packed filters".into(),
-            _ => "there is no such operator".into(),
+            name if name.starts_with("packed_") => {
+                "its filter is packed for a microcontroller: convert the function before it becomes an artifact".into()
+            }
+            _ => "the converter has no operator for it".into(),
         });
     };
     if let Some(&x) = node.inputs.first() {
@@ -140,7 +142,7 @@ pub(super) fn emit(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
             Quantized => matches!(dtype, DType::I8 | DType::U8 | DType::I16),
         };
         if !fits {
-            return Err(format!("its operator does not have elements of type {dtype}"));
+            return Err(format!("its operator does not take elements of type {dtype}"));
         }
     }
     let dims: Vec<Vec<u32>> = node.inputs.iter().map(|&id| to.dims(id)).collect();
@@ -148,7 +150,8 @@ pub(super) fn emit(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let repeats = dims.iter().any(|other| *other != dims[0]);
     match RANKS.iter().find(|(op, ..)| *op == node.op.def.name) {
         Some(&(_, most, repeating)) if rank > most && (repeats || !repeating) => {
-            Err(format!("it has {rank} axes, but its operator at most {most}"))
+            let when = if repeating { " for operands of different shapes" } else { "" };
+            Err(format!("its result has {rank} axes, but its operator takes at most {most}{when}"))
         }
         _ => convert(to, node),
     }

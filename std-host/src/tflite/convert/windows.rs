@@ -40,7 +40,8 @@ pub(super) fn padded(to: &mut Emitter<'_>, id: ValueId, window: &Attributes) -> 
     }
     let kind = to.kind(id);
     let &[n, h, w, c] = kind.shape.dims() else { return Err("its images do not have four dimensions".into()) };
-    let around = Shape::new(&[n, h + top + bottom, w + left + right, c]).map_err(|error| error.to_string())?;
+    let around = Shape::new(&[n, h.saturating_add(top).saturating_add(bottom), w.saturating_add(left).saturating_add(right), c])
+        .map_err(|error| error.to_string())?;
     let scale = to.scale(id).ok().map(Into::into);
     let (padding, y) = (padding(to, &[0, 0, top, bottom, left, right, 0, 0])?, to.temporary(TensorType::new(kind.dtype, around), scale)?);
     to.operator("PAD", &[x, padding], &[y], None);
@@ -108,7 +109,7 @@ pub(super) fn depthwise_conv2d(to: &mut Emitter<'_>, node: &Node) -> Converted<(
 pub(super) fn conv2d_transpose(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
     let conv2d_input_grad::Attributes { conv, .. } = attributes(node)?;
     if conv.padding == 2 || conv.dilations != [1, 1] {
-        return Err("it has dilations or an explicit padding".into());
+        return Err("it has dilations or an explicit padding, which TRANSPOSE_CONV does not have".into());
     }
     let dims = to.dims(node.outputs[0]);
     let (shape, filter, x) = (to.shape(&dims)?, turned(to, node.inputs[0], &[2, 0, 1, 3])?, to.tensor(node.inputs[1])?);

@@ -1,9 +1,11 @@
 //! The converter: every model that gradlet imports, converted and imported again.
 
 use crate::tflite::{Converter, Model};
+use gradlet_core::function::ConcreteFunction;
 use gradlet_core::ops::portable_cpu;
-use gradlet_core::{DType, Eager, Shape, Tensor, TensorType};
+use gradlet_core::{DType, Eager, Function, Result, Scope, Shape, Tensor, TensorType, Variable};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Returns the models of the test data.
 fn models() -> Vec<PathBuf> {
@@ -98,4 +100,82 @@ fn every_model_can_be_converted() {
     let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, REFUSED, "{refused:?}");
     assert!(converted > 130, "{converted} models were converted");
+}
+
+fn concrete(body: impl Fn(&dyn Scope, Tensor) -> Result<Tensor> + Send + Sync + 'static, x: &Tensor) -> Arc<ConcreteFunction> {
+    Function::new(body).named("f").concrete(&Eager::new(&portable_cpu()), x).unwrap()
+}
+
+/// Returns the error of a conversion.
+fn refusal(function: &ConcreteFunction) -> String {
+    Converter::new().signature("s", function, &["x"], &["y"]).err().unwrap().to_string()
+}
+
+#[test]
+fn what_cannot_be_converted_is_listed() {
+    let x = super::new(&[1.0f32, 2.0], &[2]);
+    let several = concrete(|_, x| x.erf()?.add(&x.expm1()?)?.softplus(), &x);
+    let text = refusal(&several);
+    assert!(
+        text.starts_with("signature \"s\": f cannot be converted to TensorFlow Lite:\n  erf (Erf): the converter has no operator for it\n"),
+        "{text}"
+    );
+    assert!(refusal(&concrete(|_, x| x.cast(DType::F64)?.exp(), &x)).contains("does not take elements of type f64"));
+    let wide = |x: Tensor| x.reshape(&[2, 1, 1, 1, 1])?.floormod(&Tensor::full(&x.device()?, 2.0f32, &[1, 3, 1, 1, 1])?);
+    assert!(
+        refusal(&concrete(move |_, x| wide(x), &x))
+            .contains("its result has 5 axes, but its operator takes at most 4 for operands of different shapes")
+    );
+    let total = Variable::new(&Eager::new(&portable_cpu()), "total", &x).unwrap();
+    let counts = concrete(
+        move |scope, x| {
+            scope.assign_add(&total, &x)?;
+            scope.read(&total)
+        },
+        &x,
+    );
+    assert_eq!(refusal(&counts), "f changes the variable total: only a function that changes none can be frozen");
+}
+
+#[test]
+fn names_are_checked() {
+    let function = concrete(|_, x| x.neg(), &super::new(&[1.0f32], &[1]));
+    let mut converter = Converter::new();
+    assert_eq!(converter.to_bytes().unwrap_err().to_string(), "the converter has no signature");
+    let wrong = |error: Result<&mut Converter>, want: &str| assert_eq!(error.err().unwrap().to_string(), want);
+    wrong(converter.signature("s", &function, &[], &["y"]), "signature \"s\": f has 1 inputs, but 0 names were given");
+    converter.signature("s", &function, &["x"], &["y"]).unwrap();
+    wrong(converter.signature("s", &function, &["x"], &["y"]), "signature \"s\": there is one already");
+}
+
+/// Signatures are subgraphs with bodies of their own, and share constants.
+#[test]
+fn signatures_share_constants() {
+    let weights = Tensor::full(&portable_cpu(), 0.5f32, &[64, 64]).unwrap();
+    let x = Tensor::full(&portable_cpu(), 1.0f32, &[1, 64]).unwrap();
+    let grows = |weights: Tensor| {
+        concrete(
+            move |scope, x| {
+                let options = gradlet_core::control::WhileOptions::default();
+                let small = |y: &Tensor| y.max(&[], false)?.less(&Tensor::scalar(&portable_cpu(), 1e6f32));
+                gradlet_core::control::while_loop(scope, options, x, small, |y| y.matmul(&weights))
+            },
+            &x,
+        )
+    };
+    let size = |count: usize| {
+        let mut converter = Converter::new();
+        for at in 0..count {
+            converter.signature(&format!("s{at}"), &grows(weights.clone()), &["x"], &["y"]).unwrap();
+        }
+        (converter.to_bytes().unwrap().len(), converter)
+    };
+    let ((one, _), (two, converter)) = (size(1), size(2));
+    assert!(one > 4 * 64 * 64 && two < one + 4096, "{one} B, then {two} B");
+    let model = Model::from_bytes(converter.to_bytes().unwrap()).unwrap();
+    let scope = Eager::new(&portable_cpu());
+    let want = grows(weights).run(std::slice::from_ref(&x)).unwrap()[0].to_vec::<f32>().unwrap();
+    for name in ["s0", "s1"] {
+        assert_eq!(model.call_signature(&scope, name, &[("x", &x)]).unwrap()[0].1.to_vec::<f32>().unwrap(), want);
+    }
 }
