@@ -122,6 +122,9 @@ pub(super) fn update_slice<'m>() -> Imported<Emit<'m>> {
         if slice.len() != dims.len() || slice.iter().take(first).any(|&dim| dim != 1) {
             return Err(Error::message(format!("its slice {slice:?} of {dims:?} is not one element of the first axes")));
         }
+        if first == 0 {
+            return Ok(update);
+        }
         let last: Vec<i64> = dims.iter().take(first).map(|&dim| i64::from(dim) - 1).collect();
         let last = Tensor::new(inputs.device(), &last, &[first as u32])?.cast(begin.dtype())?;
         let index = begin.slice(&[0], &[first as i64])?.minimum(&last)?;

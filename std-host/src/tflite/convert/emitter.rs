@@ -26,7 +26,7 @@ pub(super) struct Emitter<'g> {
     tensors: Vec<Option<i32>>,
     /// The scales of each value, if its elements are quantized.
     scales: Vec<Option<AffineQuantization>>,
-    /// How many tensors have had each name.
+    /// Number of tensors that have had each name.
     names: HashMap<String, usize>,
     /// Name of the tensors that the present node adds.
     name: String,

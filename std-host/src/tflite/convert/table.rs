@@ -145,9 +145,8 @@ pub(super) fn emit(to: &mut Emitter<'_>, node: &Node) -> Converted<()> {
             return Err(format!("its operator does not take elements of type {dtype}"));
         }
     }
-    let dims: Vec<Vec<u32>> = node.inputs.iter().map(|&id| to.dims(id)).collect();
-    let rank = node.outputs.iter().map(|&id| to.dims(id).len()).max().unwrap_or(0);
-    let repeats = dims.iter().any(|other| *other != dims[0]);
+    let rank = node.outputs.iter().map(|&id| to.kind(id).shape.rank()).max().unwrap_or(0);
+    let repeats = node.inputs.iter().any(|&id| to.kind(id).shape != to.kind(node.inputs[0]).shape);
     match RANKS.iter().find(|(op, ..)| *op == node.op.def.name) {
         Some(&(_, most, repeating)) if rank > most && (repeats || !repeating) => {
             let when = if repeating { " for operands of different shapes" } else { "" };

@@ -372,3 +372,19 @@ fn quantized_tensors_are_compared_and_scattered() {
     let y = compute_quantized("SCATTER_ND", &operands, None, &[DType::I8], Some((0.5, 3))).remove(0);
     assert_eq!(y.to_vec::<i8>().unwrap(), [0, 3, 0, 3]);
 }
+
+/// The position of a slice is moved into the tensor. A slice as large as the tensor replaces it.
+#[test]
+fn a_slice_is_replaced() {
+    let x = new(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]);
+    let replaced = |slice: &Tensor, begin: [i32; 2]| {
+        let begin = new(&begin, &[2]);
+        compute("DYNAMIC_UPDATE_SLICE", &[Input(&x), Input(slice), Input(&begin)], None, &[DType::F32])[0].to_vec::<f32>().unwrap()
+    };
+    let row = new(&[8.0f32, 9.0], &[1, 2]);
+    assert_eq!(replaced(&row, [1, 0]), [1.0, 2.0, 8.0, 9.0]);
+    assert_eq!(replaced(&row, [7, 0]), [1.0, 2.0, 8.0, 9.0]);
+    assert_eq!(replaced(&row, [-3, 1]), [8.0, 9.0, 3.0, 4.0]);
+    assert_eq!(replaced(&new(&[5.0f32], &[1, 1]), [0, 1]), [1.0, 5.0, 3.0, 4.0]);
+    assert_eq!(replaced(&new(&[5.0f32, 6.0, 7.0, 8.0], &[2, 2]), [1, 1]), [5.0, 6.0, 7.0, 8.0]);
+}
