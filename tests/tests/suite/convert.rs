@@ -13,6 +13,7 @@ use gradlet::ops::slicing::Index;
 use gradlet::quantize::{Calibration, Options};
 use gradlet::tflite::{Converter, Model};
 use gradlet::{DType, Eager, Function, Result, Scope, Shape, Tensor, TensorType, control, portable_cpu};
+use gradlet_tests::hiding::Hiding;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -240,4 +241,16 @@ fn gradlet_reads_the_files_that_it_writes() {
             assert!(is_near(got, &want), "{name}, output {at}: {got}, not {want}");
         }
     }
+}
+
+/// The constants of a function can be in memory that the host cannot address.
+#[test]
+fn a_remote_device_has_functions_that_can_be_converted() {
+    let bytes = [Hiding::new().device, portable_cpu()].map(|device| {
+        let scope = Eager::with_seed(&device, 5);
+        let model = Sequential::new().with(Dense::new(4)).with(BatchNormalization::default()).with(ReLU::default());
+        let infer = Function::new(move |scope: &dyn Scope, x: Tensor| model.apply(scope, &x)).named("infer");
+        converted(&infer.concrete(&scope, &Tensor::full(&device, 0.5f32, &[1, 3]).unwrap()).unwrap())
+    });
+    assert!(bytes[0] == bytes[1]);
 }
